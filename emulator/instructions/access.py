@@ -11,7 +11,7 @@ import numpy as np
 from schedgen.emulator.instructions.operands import executing, spread
 from schedgen.emulator.machine.addresses import resolver
 from schedgen.emulator.machine.block import SharedMemory
-from schedgen.emulator.machine.lanes import EmulationError, Lanes, Read
+from schedgen.emulator.machine.lanes import EmulationError, Lanes, Read, gathered
 from schedgen.emulator.machine.memory import Flat
 from schedgen.emulator.machine.spots import Offsets, Spot, spot_of, spot_of_all
 from schedgen.emulator.order.tracker import Cells
@@ -132,7 +132,8 @@ class Access:
         found = self.several(warps, read, write=True)
         if found is None:
             return False
-        self.put_several(warps, found, self.width, self._elements(found), np.stack(values))
+        rows = gathered(values).reshape(len(warps), self.count, -1)
+        self.put_several(warps, found, self.width, self._elements(found), rows)
         return True
 
     def put_several(
@@ -142,7 +143,9 @@ class Access:
         view = found.flat.views[width]
         same = [False] * len(warps)
         if warps[0].machine.tracking:
-            same = (view[index] == values).reshape(len(warps), -1).all(axis=1).tolist()
+            equal = (view[index] == values).tobytes()
+            size = len(equal) // len(warps)
+            same = [0 not in equal[at : at + size] for at in range(0, len(equal), size)]
         view[index] = values
         self.report_several(warps, write=True, same=same)
 

@@ -35,6 +35,7 @@ from schedgen.emulator.machine.lanes import (
     Lanes,
     Read,
     error,
+    gathered,
 )
 from schedgen.emulator.machine.steps import SideBySide
 from schedgen.emulator.ptx.tree import Instruction, Operand
@@ -243,13 +244,13 @@ def _stmatrix(instruction: Instruction, decoder: Decoder, _environment: Environm
 
     def several(warps: Sequence[Warp]) -> bool:
         try:
-            registers = np.stack([rows_of(warp, reads) for warp in warps])
+            registers = gathered([rows_of(warp, reads) for warp in warps])
         except EmulationError:
             return False  # it will be met again, in the warp whose fault it is
         found = access.several(warps, first, write=True)
         if found is None:
             return False
-        values = registers[..., None].view(kind)
+        values = registers.reshape(len(warps), len(reads), -1, 1).view(kind)
         access.put_several(warps, found, layout.together, layout.elements_of(found), values)
         return True
 

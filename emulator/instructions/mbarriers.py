@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ from schedgen.emulator.instructions.table import Environment, Execute, builds, u
 from schedgen.emulator.machine.addresses import SHARED_WINDOW
 from schedgen.emulator.machine.block import RANK_SHIFT, Block
 from schedgen.emulator.machine.conditions import Condition
-from schedgen.emulator.machine.lanes import LANES, Decoder, Read, error
+from schedgen.emulator.machine.lanes import LANES, Decoder, Lanes, Read, error
 from schedgen.emulator.machine.mbarrier import Mbarrier
 from schedgen.emulator.machine.steps import Control
 from schedgen.emulator.ptx.tree import Instruction, Register
@@ -187,10 +188,17 @@ def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environmen
                 )
             barrier.arrive(count, warp.title, instruction, drop=drop, complete=completes)
         if not sink:
-            state |= 0 if completes else _NO_COMPLETE
-            write(warp, np.full(LANES, state, np.uint64))
+            write(warp, _state(state if completes else state | _NO_COMPLETE))
 
     return Control(run)
+
+
+@lru_cache(maxsize=1024)
+def _state(value: int) -> Lanes:
+    """The opaque state that an arrive returns, in all lanes."""
+    lanes = np.full(LANES, value, np.uint64)
+    lanes.flags.writeable = False
+    return lanes
 
 
 @builds("mbarrier.expect_tx", "mbarrier.complete_tx")

@@ -12,7 +12,15 @@ from schedgen.emulator.instructions.access import Access
 from schedgen.emulator.instructions.operands import HINTS, SCOPES, address, items
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
 from schedgen.emulator.machine.addresses import spaces
-from schedgen.emulator.machine.lanes import NUMPY, Decoder, EmulationError, Lanes, Read, error
+from schedgen.emulator.machine.lanes import (
+    NUMPY,
+    Decoder,
+    EmulationError,
+    Lanes,
+    Read,
+    error,
+    gathered,
+)
 from schedgen.emulator.machine.steps import SideBySide
 from schedgen.emulator.ptx.tree import Address, Instruction, Operand, Symbol
 
@@ -132,7 +140,7 @@ def _st(instruction: Instruction, decoder: Decoder, environment: Environment) ->
 def rows_of(warp: Warp, reads: list[Read]) -> Lanes:
     """(count, 32) unsigned elements of several sources."""
     lanes = [read(warp) for read in reads]
-    stacked = lanes[0][None] if len(lanes) == 1 else np.stack(lanes)
+    stacked = gathered(lanes).reshape(len(lanes), -1)
     kind = stacked.dtype
     return stacked if kind.kind == "u" else stacked.view(f"u{kind.itemsize}")
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from schedgen.emulator.machine.lanes import LANES, Decoder, Lanes, Read, error, stored
+from schedgen.emulator.machine.lanes import (
+    LANES,
+    Decoder,
+    EmulationError,
+    Lanes,
+    Read,
+    error,
+    stored,
+)
 from schedgen.emulator.ptx.tree import Address, Instruction, Operand, Register, Symbol, Vector
 
 if TYPE_CHECKING:
@@ -82,3 +91,16 @@ def uniform(warp: Warp, lanes: Lanes, what: str, where: Instruction, rule: str =
             raise error(where, problem)
         warp.machine.broken(where, rule, problem)
     return int(first)
+
+
+def common(warps: Sequence[Warp], read: Read) -> int | None:
+    """The value that all lanes of some warps have; None where they differ, or are not known yet."""
+    try:
+        every = [read(warp) for warp in warps]
+    except EmulationError:
+        return None  # it will be met again, in the warp whose fault it is
+    if any(type(lanes) is not np.ndarray for lanes in every):
+        return None
+    first = every[0]
+    bits = b"".join([lanes.tobytes() for lanes in every])
+    return int(first.item(0)) if bits == bits[: first.itemsize] * (LANES * len(every)) else None

@@ -20,7 +20,7 @@ from schedgen.emulator.instructions.table import Environment, Execute, builds
 from schedgen.emulator.instructions.tcgen05_operands import FIRST, Claim
 from schedgen.emulator.layouts.errors import LayoutError
 from schedgen.emulator.layouts.tensor_memory import COLUMNS, SHAPES, moved, moved_lanes
-from schedgen.emulator.machine.lanes import LANES, Decoder, Lanes, error
+from schedgen.emulator.machine.lanes import LANES, Decoder, Lanes, error, gathered
 from schedgen.emulator.machine.steps import WarpOperation
 from schedgen.emulator.machine.switches import LaneInAddress
 from schedgen.emulator.order.tracker import Cells, Queue, Space
@@ -207,9 +207,7 @@ def _st(instruction: Instruction, decoder: Decoder, environment: Environment) ->
     def run(warp: Warp) -> None:
         at = uniform(warp, taddr(warp), "taddr", instruction, "C16")
         place = _Place(warp, access, at, instruction)
-        words = np.empty((len(reads), LANES), np.uint32)
-        for row, read in zip(words, reads, strict=True):
-            row[...] = read(warp)
+        words = gathered([read(warp) for read in reads]).reshape(-1, LANES)
         store = _Store(place, instruction, words)
         flight(warp).stores.add(store)
         warp.machine.operations.issue(store)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from schedgen.emulator.instructions.forms import Form
@@ -141,13 +142,13 @@ def _step(where: Instruction, form: _Form, reads: _Reads) -> Execute:
         for lane in lanes_of(warp):
             try:
                 operands = _operands(
-                    warp,
+                    warp.block.shared.size,
                     form,
                     int(descriptor[lane]),
                     int(a[lane]),
                     int(b[lane]),
                     int(d[lane]),
-                    [int(one[lane]) for one in scales],
+                    tuple([int(one[lane]) for one in scales]),
                     bool(keep[lane]),
                     tuple(int(one[lane]) for one in mask),
                 )
@@ -161,18 +162,19 @@ def _step(where: Instruction, form: _Form, reads: _Reads) -> Execute:
     return run
 
 
+@lru_cache(maxsize=4096)
 def _operands(
-    warp: Warp,
+    size: int,
     form: _Form,
     descriptor: int,
     a: int,
     b: int,
     d: int,
-    scales: list[int],
+    scales: tuple[int, ...],
     keep: bool,
     mask: tuple[int, ...],
 ) -> Operands:
-    """Decodes and checks everything that one lane gives.
+    """Decodes and checks everything that one lane gives; ``size``: of its CTA's shared memory.
 
     Raises:
         LayoutError: something is not allowed.
@@ -191,9 +193,9 @@ def _operands(
         _check_tensor_a(product, path)
     else:
         matrix_a = decode_tcgen05(a)
-        _check_matrix(warp, product, matrix_a, rows, product.transpose_a)
+        _check_matrix(size, product, matrix_a, rows, product.transpose_a)
     matrix_b = decode_tcgen05(b)
-    _check_matrix(warp, product, matrix_b, product.n // form.group, product.transpose_b)
+    _check_matrix(size, product, matrix_b, product.n // form.group, product.transpose_b)
     if form.a_in_tensor and path.name == "F" and a >> 16 != d >> 16:
         raise LayoutError(f"A begins in lane {a >> 16}, D in lane {d >> 16}; they must agree")
     return Operands(
@@ -225,7 +227,7 @@ def _window_a(product: ProductDescriptor, path: DataPath, address: int) -> tuple
 
 
 def _check_matrix(
-    warp: Warp, product: ProductDescriptor, matrix: MatrixDescriptor, rows: int, transposed: bool
+    size: int, product: ProductDescriptor, matrix: MatrixDescriptor, rows: int, transposed: bool
 ) -> None:
     wide = matrix.swizzle is Swizzle.B128_ATOM32
     if transposed and product.bits == 4:
@@ -237,7 +239,6 @@ def _check_matrix(
         )
     last = int(touched(matrix, rows, product.k, product.bits, k_major=not transposed)[-1])
     chunks(matrix, rows, product.k, product.bits, k_major=not transposed)
-    size = warp.block.shared.size
     if last + 16 > size:
         raise LayoutError(
             f"the matrix at shared-memory address {matrix.start:#x} ends at {last + 16:#x}, beyond "

@@ -9,6 +9,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from schedgen.emulator.instructions.forms import Form
 from schedgen.emulator.instructions.operands import address
@@ -61,17 +62,10 @@ class _Load(WarpOperation):
         box, where, machine = self._box, self._where, self.warp.machine
         box.operand.check_unchanged(machine, where)
         tensor = box.operand.tensor
-        nan = fill(tensor)
-        if nan is None:
-            data = np.zeros(box.shape, np.uint8)
-        else:
-            data = np.frombuffer(nan * (prod(box.shape) // len(nan)), np.uint8).copy()
-            data = data.reshape(box.shape)
-        for part, view, cells in box.parts:
-            data[part.place] = converted(view, tensor.element)
-            if machine.tracking:
+        stored = padded(_contents(box), tensor.element).reshape(-1).view(CHUNK_TYPE)
+        if machine.tracking:
+            for _, _, cells in box.parts:
                 machine.tracker.access(self.handle, cells, write=False)
-        stored = padded(data, tensor.element).reshape(-1).view(CHUNK_TYPE)
         full = machine.switches.out_of_bounds_bytes is OutOfBoundsBytes.FULL_BOX
         for target in self._destinations:
             barrier = target.mbarrier(where)
@@ -88,6 +82,22 @@ class _Load(WarpOperation):
             f"{target.barrier:#x} of {target.signal.title}" for target in self._destinations
         )
         return f"{super().explain()}, that reports to the mbarrier at {signals}"
+
+
+def _contents(box: Box) -> NDArray[np.uint8]:
+    """What a load makes of a box, with what it fills in where that is outside of the tensor."""
+    tensor = box.operand.tensor
+    if (whole := box.whole) is not None:
+        return converted(whole, tensor.element)
+    nan = fill(tensor)
+    if nan is None:
+        data = np.zeros(box.shape, np.uint8)
+    else:
+        data = np.frombuffer(nan * (prod(box.shape) // len(nan)), np.uint8).copy()
+        data = data.reshape(box.shape)
+    for part, view, _ in box.parts:
+        data[part.place] = converted(view, tensor.element)
+    return data
 
 
 _Stored = tuple[Box, "tuple[Cta, int]", tuple[str, str] | None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,13 @@ class Box:
         padded types do not count. DeepGEMM and TileLang expect them so for 4-bit operands of
         tcgen05.mma; the ISA says only that it is the amount that is copied (9.7.9.25.4.1)."""
         return prod(self.shape)
+
+    @property
+    def whole(self) -> NDArray[np.uint8] | None:
+        """All of it, if nothing is outside of the tensor and it is no gather4 or scatter4."""
+        if len(self.parts) == 1 and self.parts[0][0].shape == self.shape:
+            return self.parts[0][1]
+        return None
 
     @property
     def inside(self) -> int:
@@ -112,12 +120,26 @@ class Source:
             raise error(where, f"coordinates {at}: those of a store must not be negative")
         _check_aligned(tensor, at[0], where)
         try:
-            shape = box_shape(tensor, _ROWS if self.four else None)
-            single = None if self.four else block(tensor, at)
-            found = rows(tensor, at) if self.four else [single] if single else []
+            shape, found = _blocks(tensor, tuple(at), self.four)
         except LayoutError as problem:
             raise error(where, str(problem)) from None
         return Box(operand, shape, tuple((one, *global_part(warp, one, where)) for one in found))
+
+
+@lru_cache(maxsize=4096)
+def _blocks(
+    tensor: TensorMap, at: tuple[int, ...], four: bool
+) -> tuple[tuple[int, ...], tuple[Block, ...]]:
+    """The shape of a box, and its parts that are inside of the tensor; several CTAs copy the same.
+
+    Raises:
+        LayoutError: map and coordinates do not fit together.
+    """
+    shape = box_shape(tensor, _ROWS if four else None)
+    if four:
+        return shape, tuple(rows(tensor, at))
+    single = block(tensor, at)
+    return shape, () if single is None else (single,)
 
 
 def _check_aligned(tensor: TensorMap, innermost: int, where: Instruction) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from schedgen.emulator.launch.tensor_map import TensorMap, TensorMapError
 from schedgen.emulator.launch.tensor_map_bits import SIGNIFICANT, SIZE, decode
-from schedgen.emulator.layouts.products import CHUNK_TYPE
+from schedgen.emulator.layouts.descriptors import CHUNK
 from schedgen.emulator.layouts.tiles import Block as Part
 from schedgen.emulator.machine.addresses import SHARED_WINDOW
 from schedgen.emulator.machine.block import RANK_SHIFT, Block
@@ -93,7 +93,7 @@ def check_source(warp: Warp, block: Block, where: Instruction) -> None:
 
 def chunks_of(block: Block) -> NDArray[np.void]:
     """Shared memory in units of 16 bytes."""
-    return block.shared.views[1].view(CHUNK_TYPE)
+    return block.shared.views[CHUNK]
 
 
 def shared_cells(block: Block, offset: int, size: int) -> Cells:

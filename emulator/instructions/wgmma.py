@@ -8,27 +8,22 @@ which is an error before a wait has covered the product (W5).
 from __future__ import annotations
 
 import re
-from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from schedgen.emulator.instructions.forms import Form
-from schedgen.emulator.instructions.in_flight import Promise
-from schedgen.emulator.instructions.operands import items, uniform
+from schedgen.emulator.instructions.operands import items
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
-from schedgen.emulator.instructions.wgmma_group import Member, Shape, Warpgroup
-from schedgen.emulator.instructions.wgmma_product import Product
-from schedgen.emulator.layouts.descriptors import MatrixDescriptor, decode_wgmma
-from schedgen.emulator.layouts.errors import LayoutError
+from schedgen.emulator.instructions.wgmma_group import WARPS, Member, Shape
+from schedgen.emulator.instructions.wgmma_mma import Mma, warpgroup
 from schedgen.emulator.machine.conditions import Condition
 from schedgen.emulator.machine.lanes import Decoder, error
-from schedgen.emulator.machine.steps import Control
+from schedgen.emulator.machine.steps import Control, SideBySide
 from schedgen.emulator.order.tracker import Queue
 from schedgen.emulator.ptx.tree import Immediate, Instruction, Operand, Register, Vector
 
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
-_WARPS = 4
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)")
 _BITS = {
     "f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1,
@@ -47,29 +42,8 @@ _MIXED = ({"e4m3", "e5m2"}, {"s8", "u8"})
 """Types of A and B that may differ."""
 
 
-def warpgroup(warp: Warp, where: Instruction) -> Warpgroup[Product]:
-    """The warpgroup of a warp.
-
-    Raises:
-        EmulationError: the CTA has not all of its four warps (W1).
-    """
-    kept, number = warp.machine.kept, warp.rank // _WARPS
-    key = Warpgroup, warp.block.number, number
-    found: Warpgroup[Product] | None = kept.get(key)
-    if found is None:
-        warps = warp.siblings[_WARPS * number : _WARPS * (number + 1)]
-        if len(warps) < _WARPS:
-            raise error(
-                where,
-                f"{warp.title} is in a warpgroup of {len(warps)} warps; wgmma needs four (rule W1)",
-            )
-        made: Warpgroup[Product] = Warpgroup(warps)
-        found = kept[key] = made
-    return found
-
-
 def _member(warp: Warp, where: Instruction) -> Member:
-    return warpgroup(warp, where).members[warp.rank % _WARPS]
+    return warpgroup(warp, where).members[warp.rank % WARPS]
 
 
 @builds("wgmma.fence")
@@ -128,106 +102,8 @@ def _mma(instruction: Instruction, decoder: Decoder, environment: Environment) -
     keep = decoder.read(operands[3], "pred", instruction)
     signs, transposes = _options(form, operands[4:], bits, from_registers)
     shape = shape.with_options(signs, transposes)
-    names = {slot: name for name, slot in decoder.slot.items()}
-
-    def run(warp: Warp) -> None:
-        group = warpgroup(warp, instruction)
-        member = group.members[warp.rank % _WARPS]
-        product = group.next(
-            member, instruction, lambda number: Product(group, number, instruction, shape)
-        )
-        matrix_a = None
-        if read_a is not None:
-            matrix_a = _matrix(uniform(warp, read_a(warp), "the descriptor of A", instruction))
-        matrix_b = _matrix(uniform(warp, read_b(warp), "the descriptor of B", instruction))
-        scale = bool(uniform(warp, keep(warp), "scale-d", instruction))
-        _agree(product, member, (matrix_a, matrix_b, scale), instruction)
-        old = _accumulators(member, group, product, d, names, instruction)
-        registers = [_operand(member, slot, names, instruction) for slot in a]
-        product.join(member, d, old, list(zip(a, registers, strict=True)))
-
-    return run
-
-
-def _matrix(value: int) -> MatrixDescriptor:
-    return decode_wgmma(value & ((1 << 64) - 1))
-
-
-def _agree(
-    product: Product,
-    member: Member,
-    operands: tuple[MatrixDescriptor | None, MatrixDescriptor, bool],
-    where: Instruction,
-) -> None:
-    """Descriptors and scale-d are the same in all warps of the warpgroup."""
-    if product.operands is None:
-        try:
-            product.set_operands(*operands)
-        except LayoutError as problem:
-            raise error(where, str(problem)) from None
-    elif product.operands != operands:
-        raise error(
-            where,
-            f"{member.warp.title} gives other descriptors or scale-d than the warps of its "
-            "warpgroup that came before (rule W1)",
-        )
-
-
-def _accumulators(
-    member: Member,
-    group: Warpgroup[Product],
-    product: Product,
-    slots: tuple[int, ...],
-    names: dict[int, str],
-    where: Instruction,
-) -> list[Any] | None:
-    """Old values of D, or None if they are those of the preceding product on the same registers.
-
-    Registers that were cleared after the fence are let pass: the compiler of CuTe DSL moves
-    constants there, and assemblers know that they depend on nothing.
-
-    Raises:
-        EmulationError: registers were touched since the last wgmma.fence (W2), or another product
-            is still under way that writes them (W5).
-    """
-    registers = member.warp.registers
-    accumulator = group.accumulator(slots)
-    product.accumulator = accumulator
-    promises = accumulator.promises[member.number]
-    if promises and all(map(is_, map(registers.__getitem__, slots), promises)):
-        return None
-    mine = set(map(id, promises))
-    fenced = member.fenced
-    found: list[Any] = []
-    for slot in slots:
-        lanes: Any = registers[slot]
-        kept = id(lanes) in mine or (fenced is not None and fenced[slot] is lanes)
-        if not kept and (fenced is None or isinstance(lanes, Promise) or lanes.any()):
-            _unfenced(member, names[slot], "D", where)
-        found.append(lanes.now() if isinstance(lanes, Promise) else lanes)
-    return found
-
-
-def _operand(member: Member, slot: int, names: dict[int, str], where: Instruction) -> Any:
-    """Lanes of a register of A, of which the warp must have been fenced since (W2)."""
-    lanes: Any = member.warp.registers[slot]
-    if member.fenced is None or member.fenced[slot] is not lanes:
-        _unfenced(member, names[slot], "A", where)
-    return lanes.now() if isinstance(lanes, Promise) else lanes
-
-
-def _unfenced(member: Member, name: str, matrix: str, where: Instruction) -> None:
-    since = (
-        "there was no wgmma.fence before"
-        if member.fenced is None
-        else "a thread has accessed it since the last wgmma.fence"
-    )
-    member.warp.machine.broken(
-        where,
-        "W2",
-        f"register {name} of {matrix}: {since}; put wgmma.fence between accesses to registers and "
-        "the wgmma.mma_async that uses them",
-    )
+    mma = Mma(instruction, shape, d, a, read_a, read_b, keep)
+    return SideBySide(mma.run, mma.several)
 
 
 def _shape(form: Form) -> tuple[Shape, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -61,7 +61,7 @@ class Joint(WarpOperation):
         self.shape = shape
         self.who = ""
         self.accumulator: Accumulator
-        self.a_registers: list[list[tuple[int, Any]]] = [[] for _ in range(WARPS)]
+        self.a_registers: list[Sequence[tuple[int, Any]]] = [()] * WARPS
 
 
 AnyJoint = TypeVar("AnyJoint", bound=Joint)

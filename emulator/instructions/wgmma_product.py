@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,10 +21,11 @@ from schedgen.emulator.instructions.wgmma_group import (
     Warpgroup,
 )
 from schedgen.emulator.layouts import fragments
-from schedgen.emulator.layouts.descriptors import MatrixDescriptor, chunks, touched
+from schedgen.emulator.layouts.descriptors import MatrixDescriptor, chunks, decode_wgmma, touched
 from schedgen.emulator.layouts.errors import LayoutError
 from schedgen.emulator.layouts.hopper_sums import accumulated
-from schedgen.emulator.layouts.products import accumulate, multiply, operand, values
+from schedgen.emulator.layouts.products import accumulate, multiply, operand_at, values
+from schedgen.emulator.machine.lanes import gathered
 from schedgen.emulator.machine.switches import Accumulation
 from schedgen.emulator.order.tracker import Cells, Queue, Space
 from schedgen.emulator.ptx.tree import Instruction
@@ -33,49 +37,81 @@ _ROWS = 64
 _LANES = 32
 
 
+Given = tuple[int | None, int, bool]
+"""Descriptors of A (None: in registers) and B, and whether D is added to (scale-d)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """An operand in shared memory: its descriptor, its chunks in their order, and their addresses,
+    rising."""
+
+    descriptor: MatrixDescriptor
+    places: NDArray[np.int64]
+    index: NDArray[np.int64]
+
+
+@lru_cache(maxsize=4096)
+def _matrix(value: int, rows: int, k: int, bits: int, k_major: bool) -> Matrix:
+    """The operand of a descriptor.
+
+    Raises:
+        LayoutError: shape and swizzle do not fit together.
+    """
+    descriptor = decode_wgmma(value)
+    places = chunks(descriptor, rows, k, bits, k_major=k_major)
+    return Matrix(descriptor, places, touched(descriptor, rows, k, bits, k_major=k_major))
+
+
 class Product(Joint):
     """One product; issued when all four warps have joined it."""
 
-    __slots__ = ("_group", "_number", "_old", "operands")
+    __slots__ = ("_group", "_matrices", "_number", "_old", "given")
 
     def __init__(
         self, group: Warpgroup[Product], number: int, where: Instruction, shape: Shape
     ) -> None:
         super().__init__(group.members[0].warp, where, shape)
-        self.operands: tuple[MatrixDescriptor | None, MatrixDescriptor, bool] | None = None
+        self.given: Given | None = None
+        self._matrices: list[Matrix | None] = []
         self._group = group
         self._number = number
-        self._old: dict[int, list[Any] | None] = {}
+        self._old: dict[int, Sequence[Any] | None] = {}
 
-    def set_operands(self, a: MatrixDescriptor | None, b: MatrixDescriptor, keep: bool) -> None:
-        """Descriptors of A (None: in registers) and B, and whether D is added to.
+    def give(self, given: Given) -> None:
+        """Operands.
 
         Raises:
             LayoutError: shape and swizzle do not fit together, or a matrix leaves shared memory.
         """
         size = self.warp.block.shared.size
-        for matrix, rows, turned in (
-            (a, _ROWS, self.shape.transposes[0]),
-            (b, self.shape.n, self.shape.transposes[1]),
-        ):
-            if matrix is None:
+        shape = self.shape
+        for value, rows, turned in zip(given, (_ROWS, shape.n), shape.transposes, strict=False):
+            if value is None:
+                self._matrices.append(None)
                 continue
-            shape = self.shape
-            last = touched(matrix, rows, shape.k, shape.bits, k_major=not turned)[-1]
+            matrix = _matrix(value, rows, shape.k, shape.bits, not turned)
+            last = matrix.index.item(-1)
             if last + 16 > size:
                 raise LayoutError(
-                    f"the matrix at shared-memory address {matrix.start:#x} ends at "
+                    f"the matrix at shared-memory address {matrix.descriptor.start:#x} ends at "
                     f"{last + 16:#x}, beyond the {size:#x} bytes of the CTA"
                 )
-            chunks(matrix, rows, shape.k, shape.bits, k_major=not turned)
-        self.operands = a, b, keep
+            self._matrices.append(matrix)
+        self.given = given
+
+    def agrees(self, given: Given) -> bool:
+        """Whether another warp gives the same operands."""
+        mine = self.given
+        assert mine is not None
+        return mine == given or _meant(mine) == _meant(given)
 
     def join(
         self,
         member: Member,
         d: tuple[int, ...],
-        old: list[Any] | None,
-        a: list[tuple[int, Any]],
+        old: Sequence[Any] | None,
+        a: Sequence[tuple[int, Any]],
     ) -> None:
         """A warp has executed the instruction.
 
@@ -114,10 +150,12 @@ class Product(Joint):
         machine.operations.issue(self, after=() if before is None else (before,))
 
     def execute(self) -> None:
-        assert self.operands is not None
-        shape, (matrix_a, matrix_b, keep) = self.shape, self.operands
-        a = self._registers() if matrix_a is None else self._matrix(matrix_a, _ROWS, 0)
-        b = self._matrix(matrix_b, shape.n, 1)
+        assert self.given is not None
+        shape, keep = self.shape, self.given[2]
+        matrix_a, matrix_b = self._matrices
+        a = self._registers() if matrix_a is None else self._values(matrix_a, 0)
+        assert matrix_b is not None
+        b = self._values(matrix_b, 1)
         if shape.signs[0] * shape.signs[1] < 0:
             a = -a
         old = self._before() if keep else None
@@ -132,25 +170,22 @@ class Product(Joint):
         for member in self._group.members:
             member.changed()
 
-    def _matrix(self, matrix: MatrixDescriptor, rows: int, which: int) -> NDArray[np.float32]:
+    def _values(self, matrix: Matrix, which: int) -> NDArray[np.float32]:
         """A (``which`` 0) or B (1) from shared memory."""
         shape, block, machine = self.shape, self.warp.block, self.warp.machine
-        k_major = not shape.transposes[which]
-        format_ = shape.b if which else shape.a
         if machine.tracking:
-            index = touched(matrix, rows, shape.k, shape.bits, k_major=k_major)
-            cells = Cells(Space.SHARED, block.number, index, 16)
+            cells = Cells(Space.SHARED, block.number, matrix.index, 16)
             machine.tracker.access(self.handle, cells, write=False)
-        return operand(
-            chunks_of(block), matrix, rows, shape.k, format_, bits=shape.bits, k_major=k_major
-        )
+        return operand_at(
+            chunks_of(block), matrix.places, shape.b if which else shape.a,
+            bits=shape.bits, k_major=not shape.transposes[which],
+        )  # fmt: skip
 
     def _registers(self) -> NDArray[np.float32]:
         """A from the registers of all warps."""
-        each = [
-            np.stack([lanes for _, lanes in self.a_registers[number]]) for number in range(WARPS)
-        ]
-        codes = fragments.from_operand(np.concatenate(each, axis=1), self.shape.bits)
+        each = [[lanes for _, lanes in registers] for registers in self.a_registers]
+        every = [lanes for register in zip(*each, strict=True) for lanes in register]
+        codes = fragments.from_operand(gathered(every).reshape(len(each[0]), -1), self.shape.bits)
         return values(codes, self.shape.a)
 
     def _before(self) -> NDArray[np.uint32] | None:
@@ -170,3 +205,9 @@ class Product(Joint):
         if d == "f16":
             registers = fragments.halves(registers)
         return np.ascontiguousarray(fragments.from_accumulator(registers))
+
+
+def _meant(given: Given) -> tuple[MatrixDescriptor | None, MatrixDescriptor, bool]:
+    """Operands without the bits of descriptors that mean nothing."""
+    a, b, keep = given
+    return None if a is None else decode_wgmma(a), decode_wgmma(b), keep

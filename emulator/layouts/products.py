@@ -2,6 +2,8 @@
 
 Order and rounding of the sums are not specified by the ISA (section 9.7.15.5.2); here they are
 those of a float32 matrix product. Data whose sums are exact in float32 give exact results.
+Infinities and NaN are ordinary values: callers see to it that numpy does not warn of them, once for
+a launch (`machine.launch.execute`).
 """
 
 from typing import Any
@@ -71,14 +73,25 @@ def operand(
     """
     places = chunks(matrix, rows, k, bits, k_major=k_major)
     try:
-        found = memory[places]
+        return operand_at(memory, places, format_, bits=bits, k_major=k_major)
     except IndexError:
         raise LayoutError(
             f"matrix at shared-memory address {matrix.start:#x} (strides {matrix.leading} and "
             f"{matrix.stride} bytes) ends at {int(places.max() + 1) * CHUNK:#x}, beyond the "
             f"block's {len(memory) * CHUNK:#x} bytes"
         ) from None
-    result = values(_codes(found, format_, bits), format_).reshape(len(places), -1)
+
+
+def operand_at(
+    memory: Chunks, places: NDArray[np.int64], format_: str, *, bits: int, k_major: bool
+) -> Floats:
+    """The same, of the chunks that `descriptors.chunks` found.
+
+    Raises:
+        IndexError: the matrix leaves the memory.
+    """
+    codes = _codes(memory[places], format_, bits)
+    result = values(codes, format_).reshape(len(places), -1)
     return result if k_major else result.T
 
 
@@ -90,13 +103,12 @@ def multiply(a: Floats, b: Floats) -> Floats:
     """
     (m, k), n = a.shape, len(b)
     columns = max(_ONE_THREAD // (m * k), 8)
-    with np.errstate(all="ignore"):
-        if n <= columns:
-            return a @ b.T
-        result = np.empty((m, n), np.float32)
-        for first in range(0, n, columns):
-            part = slice(first, first + columns)
-            np.matmul(a, b[part].T, out=result[:, part])
+    if n <= columns:
+        return a @ b.T
+    result = np.empty((m, n), np.float32)
+    for first in range(0, n, columns):
+        part = slice(first, first + columns)
+        np.matmul(a, b[part].T, out=result[:, part])
     return result
 
 
@@ -122,22 +134,20 @@ def accumulate(
         if saturate:
             total = np.clip(total, -(1 << 31), (1 << 31) - 1)
         return total.astype(np.int32).view(np.uint32)
-    with np.errstate(all="ignore"):
-        if words is not None:
-            old = words.view(np.float32) if d == "f32" else to_float32(words, "f16")
-            if scale:
-                old = np.ldexp(old, np.int32(-scale))
-            product = product + old
-        if d == "f16":
-            return from_float32(product, "f16").astype(np.uint32)
+    if words is not None:
+        old = words.view(np.float32) if d == "f32" else to_float32(words, "f16")
+        if scale:
+            old = np.ldexp(old, np.int32(-scale))
+        product = product + old
+    if d == "f16":
+        return from_float32(product, "f16").astype(np.uint32)
     return product.view(np.uint32)
 
 
 def block_scaled(operand_: Floats, scales: Bits, format_: str) -> Floats:
     """An operand (rows, k) times its scales (rows, k / block), as block-scaled kinds do it."""
     factors = to_float32(scales, format_)
-    with np.errstate(all="ignore"):
-        return operand_ * np.repeat(factors, operand_.shape[1] // factors.shape[1], axis=1)
+    return operand_ * np.repeat(factors, operand_.shape[1] // factors.shape[1], axis=1)
 
 
 def _codes(found: Chunks, format_: str, bits: int) -> NDArray[Any]:

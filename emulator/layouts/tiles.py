@@ -45,8 +45,9 @@ class Block:
         return self.address + steps + 1
 
     def rows(self) -> NDArray[np.int64]:
-        """Global addresses of its rows of ``shape[-1]`` adjacent bytes, flat."""
-        return _relative(self.shape[:-1], self.strides[:-1]) + self.address
+        """Global addresses of its rows of ``shape[-1]`` adjacent bytes, flat and not writeable: the
+        same array for the same ones, as boxes are copied by many CTAs."""
+        return _rows(self.address, self.shape[:-1], self.strides[:-1])
 
 
 def box_shape(tensor: TensorMap, rows: int | None = None) -> tuple[int, ...]:
@@ -190,5 +191,12 @@ def _relative(shape: tuple[int, ...], strides: tuple[int, ...]) -> NDArray[np.in
     result = np.zeros(1, np.int64)
     for count, step in zip(shape, strides, strict=True):
         result = (result[:, None] + np.arange(count, dtype=np.int64) * step).reshape(-1)
+    result.flags.writeable = False
+    return result
+
+
+@lru_cache(maxsize=4096)
+def _rows(address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> NDArray[np.int64]:
+    result = _relative(shape, strides) + address
     result.flags.writeable = False
     return result

@@ -115,7 +115,12 @@ def elementwise(
     )  # fmt: skip
     if compute is None and (found[0].slot >= 0 and decoder.kept(found[0].slot) != put[0].kept):
         return run
-    return Elementwise(run, key, compute, tuple(found), tuple(put))
+    number = _numbers.setdefault(key, len(_numbers))
+    return Elementwise(run, number, compute, tuple(found), tuple(put))
+
+
+_numbers: dict[Hashable, int] = {}
+"""Of keys: runs are looked up by the keys of all of their steps."""
 
 
 def _source(operand: Operand, type_: str, decoder: Decoder, where: Instruction) -> Source | None:

@@ -10,18 +10,34 @@ by lane. Warps that are in the same place may have theirs computed by one call, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
-from functools import partial
-from typing import Any, cast
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from functools import cached_property, partial
+from itertools import accumulate, chain
+from operator import itemgetter
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from schedgen.emulator.machine.elementwise import Elementwise, Source, repeated
-from schedgen.emulator.machine.lanes import LANES, Lanes, WarpState
-from schedgen.emulator.machine.plans import Group, Operand, Plan
+from schedgen.emulator.machine.lanes import LANES, Lanes, WarpState, gathered
+from schedgen.emulator.machine.plans import Group, Operand, Part, Plan
 
-LEAST = 2
-"""Instructions of a run below which nothing is gained."""
+_ARRAYS = {np.ndarray}
+
+
+Taking = Callable[[list[Lanes]], Sequence[Lanes]]
+"""Takes some of the registers of a warp."""
+
+
+class Run(NamedTuple):
+    """What a run computes: its function, what takes the registers for it, where banks begin and end
+    in these, the registers in the order in which it reads them, and those that it returns."""
+
+    function: Function
+    take: Taking
+    banks: Sequence[tuple[int, int]]
+    read: Sequence[int]
+    outputs: Sequence[int]
 
 
 class Functions:
@@ -31,13 +47,15 @@ class Functions:
     """
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, tuple[Function, tuple[int, ...], tuple[int, ...]]] = {}
+        self._known: dict[
+            Hashable, tuple[Function, list[tuple[int, int]], list[int], list[int]]
+        ] = {}
+        """With registers as numbers in the order in which they are met."""
+        self._types: dict[Hashable, list[np.dtype[Any]]] = {}
+        """Of results, by the key of instructions."""
 
-    def of(
-        self, steps: Sequence[Elementwise], wanted: Collection[int] | None = None
-    ) -> tuple[Function, list[int], list[int]]:
-        """The function of a run, and the registers that it takes and returns; only some of those
-        that it writes are ``wanted``."""
+    def of(self, steps: Sequence[Elementwise], wanted: Collection[int] | None = None) -> Run:
+        """What a run computes; only some of the registers that it writes are ``wanted``."""
         places: dict[int, int] = {}
         for step in steps:
             for one in (*step.sources, *step.targets):
@@ -54,12 +72,17 @@ class Functions:
         known = self._known.get((shape, kept))
         if known is None:
             plan = Plan(steps, wanted)
-            inputs = tuple(places[slot] for slot in plan.inputs)
-            outputs = tuple(places[slot] for slot in plan.outputs)
-            known = self._known[shape, kept] = _Writer(plan).function(), inputs, outputs
-        compute, inputs, outputs = known
+            inputs = [places[slot] for bank in plan.inputs for slot in bank]
+            ends = [*accumulate(map(len, plan.inputs))]
+            banks = [*zip([0, *ends], ends, strict=False)]
+            function = _Writer(plan, self._types).function()
+            known = function, banks, inputs, [places[slot] for slot in plan.outputs]
+            self._known[shape, kept] = known
+        function, banks, inputs, outputs = known
         slots = list(places)
-        return compute, [slots[place] for place in inputs], [slots[place] for place in outputs]
+        take = _taking([slots[place] for place in inputs])
+        read = [slots[place] for place in sorted(inputs)]
+        return Run(function, take, banks, read, [slots[place] for place in outputs])
 
 
 class Joined:
@@ -75,8 +98,6 @@ class Joined:
         failed: the step in which an error was met.
     """
 
-    __slots__ = ("_alone", "_function", "_inputs", "_outputs", "failed", "steps")
-
     def __init__(
         self,
         steps: Sequence[Elementwise],
@@ -85,9 +106,12 @@ class Joined:
     ) -> None:
         self.steps = tuple(steps)
         self.failed: object = None
-        found = (functions or Functions()).of(steps, wanted)
-        self._function, self._inputs, self._outputs = found
-        self._alone = self._function.of(1)
+        self._functions = functions or Functions()
+        self._wanted = wanted
+
+    @cached_property
+    def _run(self) -> Run:
+        return self._functions.of(self.steps, self._wanted)
 
     def __call__(self, warp: WarpState) -> None:
         """Executes the run for the executing lanes of a warp.
@@ -95,41 +119,47 @@ class Joined:
         Raises:
             EmulationError: a register must not be touched yet.
         """
-        if not warp.full:
+        if not warp.full or len(self.steps) == 1:
             self._one_by_one(warp)
-            return
-        values = self.read(warp)
-        registers = warp.registers
-        for slot, lanes in zip(self._outputs, self._alone(values), strict=True):
-            registers[slot] = lanes
+        elif not self.together((warp,)):
+            self.settle(warp)
+            self.together((warp,))
 
-    def read(self, warp: WarpState) -> list[Lanes]:
-        """The registers that the run reads.
+    def settle(self, warp: WarpState) -> None:
+        """Lets registers that the run reads have lanes instead of promises, in their order.
 
         Raises:
             EmulationError: one must not be touched yet.
         """
-        registers = warp.registers
-        values: list[Any] = [registers[slot] for slot in self._inputs]
-        for at, lanes in enumerate(values):
-            if type(lanes) is not np.ndarray:  # a promise; they are touched in their order
+        registers: list[Any] = warp.registers
+        for slot in self._run.read:
+            if type(registers[slot]) is not np.ndarray:
                 try:
-                    values[at] = lanes.now()
+                    registers[slot] = registers[slot].now()
                 except BaseException:
-                    self.failed = self._reader(self._inputs[at])
+                    self.failed = self._reader(slot)
                     raise
-        self.failed = self.steps[0]  # where a run begins
-        return values
 
-    def together(self, warps: Sequence[WarpState], values: Sequence[list[Lanes]]) -> None:
-        """Executes the run for all lanes of several warps, whose registers were `read`."""
+    def together(self, warps: Sequence[WarpState]) -> bool:
+        """Executes the run for all lanes of some warps; False: nothing was done, as registers have
+        promises (`settle`)."""
+        self.failed = self.steps[0]  # where a run begins
+        function, take, banks, _, outputs = self._run
         count = len(warps)
-        joined = [np.concatenate(one) for one in zip(*values, strict=True)]
         every = [warp.registers for warp in warps]
-        results = self._function.of(count)(joined)
-        for slot, lanes in zip(self._outputs, results, strict=True):
-            for registers, own in zip(every, lanes.reshape(count, LANES), strict=True):
-                registers[slot] = own
+        flat = take(every[0])
+        if count > 1:
+            flat = [*chain.from_iterable(zip(flat, *map(take, every[1:]), strict=True))]
+        if flat and {*map(type, flat)} != _ARRAYS:
+            return False
+        results = function.of(count)([gathered(flat[count * a : count * b]) for a, b in banks])
+        rows: Sequence[Lanes] = results
+        if count > 1 or len(results) != len(outputs):
+            rows = [*chain.from_iterable(result.reshape(-1, LANES) for result in results)]
+        for at, registers in enumerate(every):
+            for slot, lanes in zip(outputs, rows[at::count], strict=True):
+                registers[slot] = lanes
+        return True
 
     def _reader(self, slot: int) -> Elementwise:
         """The first step that reads a register."""
@@ -141,8 +171,15 @@ class Joined:
             step.run(warp)
 
 
+def _taking(slots: Sequence[int]) -> Taking:
+    """What takes some of the registers."""
+    if len(slots) > 1:
+        return itemgetter(*slots)
+    return lambda registers: [registers[slot] for slot in slots]
+
+
 Compute = Callable[[list[Lanes]], tuple[Lanes, ...]]
-"""Takes the registers that the run reads, returns those that it writes."""
+"""Takes the banks of inputs, returns what is written to registers, several ones in a row."""
 
 
 class Function:
@@ -174,25 +211,32 @@ class Function:
 
 
 class _Writer:
-    """Writes the function of a plan. Names: ``v3`` a value, ``g3`` the results of a group, ``k3``
-    something that is known now, ``s3`` something that is known with the number of lanes."""
+    """Writes the function of a plan. Names: ``v3`` a value, ``b3`` a bank, ``k3`` something that is
+    known now, ``s3`` something that is known with the number of lanes."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, types: dict[Hashable, list[np.dtype[Any]]]) -> None:
         self._plan = plan
-        self._known: dict[str, Any] = {"concatenate": np.concatenate}
+        self._types = types
+        self._known: dict[str, Any] = {"gathered": gathered}
         self._sized: dict[str, Callable[[int], Any]] = {}
         self._names: dict[object, str] = {}
-        self._lines = ["def compute(values):"]
+        self._lines = ["def compute(inputs):"]
 
     def function(self) -> Function:
         plan = self._plan
         if plan.inputs:
-            self._line(f"{_tuple(range(len(plan.inputs)))} = values")
-        for number, constant in enumerate(plan.constants, len(plan.inputs)):
-            self._sized[f"v{number}"] = partial(repeated, constant, 1)
+            self._line(f"{_tuple('b', range(len(plan.inputs)))} = inputs")
+        for bank in range(len(plan.inputs)):
+            self._values(bank)
+        for bank, constant in enumerate(plan.constants, len(plan.inputs)):
+            self._sized[f"b{bank}"] = partial(repeated, constant, 1)
+            self._values(bank)
         for group in plan.groups:
             self._group(group)
-        self._line(f"return {_tuple(tuple(plan.outputs.values()))}")
+        results = "".join(
+            f"{self._part(one) if isinstance(one, Part) else f'v{one}'}, " for one in plan.results
+        )
+        self._line(f"return ({results})")
         return Function("\n".join(self._lines), self._known, self._sized)
 
     def _line(self, text: str) -> None:
@@ -215,40 +259,49 @@ class _Writer:
         return name
 
     def _group(self, group: Group) -> None:
-        arguments = ", ".join(self._operand(one, group.count) for one in group.operands)
+        count = self._plan.banks[group.bank].count
+        arguments = ", ".join(self._operand(one, count) for one in group.operands)
         call = f"{self._name(group.compute)}({arguments})"
-        results = [f"g{group.result + at}" for at in range(len(group.targets))]
-        made = _sample(group)
-        if len(results) > 1:
-            self._line(f"{', '.join(results)} = {call}")
-        for at, (target, lanes) in enumerate(zip(group.targets, made, strict=True)):
-            text = results[at] if len(results) > 1 else call
-            if lanes.dtype != target.kept:
-                same = lanes.itemsize == np.dtype(target.kept).itemsize
+        banks = range(group.bank, group.bank + len(group.targets))
+        types = self._types.get(group.key)
+        if types is None:
+            types = self._types[group.key] = _types(group)
+        if len(banks) > 1:
+            self._line(f"{_tuple('b', banks)} = {call}")
+        for bank, target, type_ in zip(banks, group.targets, types, strict=True):
+            text = f"b{bank}" if len(banks) > 1 else call
+            if type_ != target.kept:
+                same = type_.itemsize == np.dtype(target.kept).itemsize
                 text += f".{'view' if same else 'astype'}({self._name(target.kept)})"
-            first = group.first + at * group.count
-            if group.count == 1:
-                self._line(f"{results[at]} = v{first} = {text}")
-                continue
-            if text != results[at]:
-                self._line(f"{results[at]} = {text}")
-            if group.kept[at]:
-                rows = _tuple(range(first, first + group.count))
-                shape = self._later(("rows", group.count), partial(_rows, group.count))
-                self._line(f"{rows} = {results[at]}.reshape({shape})")
+            if text != f"b{bank}":
+                self._line(f"b{bank} = {text}")
+            self._values(bank)
+
+    def _values(self, number: int) -> None:
+        """Gives names to the values of a bank, if they are needed one by one."""
+        bank = self._plan.banks[number]
+        if bank.single and bank.count == 1:
+            self._line(f"v{bank.first} = b{number}")
+        elif bank.single:
+            rows = _tuple("v", range(bank.first, bank.first + bank.count))
+            shape = self._later(("rows", bank.count), partial(_rows, bank.count))
+            self._line(f"{rows} = b{number}.reshape({shape})")
 
     def _operand(self, operand: Operand, count: int) -> str:
         source = operand.source
         if source.constant is not None:
             key = "constant", id(source.constant), count
             return self._later(key, partial(repeated, source.constant, count))
-        if operand.values:
+        if operand.part is None:
             return self._seen(_gathered(operand.values), source)
-        name, stop = f"g{operand.result}", operand.start + count
-        if count != operand.size:
-            part = self._later(("part", operand.start, stop), partial(_part, operand.start, stop))
-            name = f"{name}[{part}]"
-        return self._seen(name, source)
+        return self._seen(self._part(operand.part), source)
+
+    def _part(self, part: Part) -> str:
+        if part.count == part.size:
+            return f"b{part.bank}"
+        stop = part.start + part.count
+        key = self._later(("part", part.start, stop), partial(_slice, part.start, stop))
+        return f"b{part.bank}[{key}]"
 
     def _seen(self, text: str, source: Source) -> str:
         if source.seen is None:
@@ -261,23 +314,23 @@ class _Writer:
 def _gathered(values: Sequence[int]) -> str:
     if len(values) == 1:
         return f"v{values[0]}"
-    return f"concatenate({_tuple(values)})"
+    return f"gathered({_tuple('v', values)})"
 
 
-def _tuple(values: Sequence[int]) -> str:
-    return f"({''.join(f'v{value}, ' for value in values)})"
+def _tuple(letter: str, numbers: Iterable[int]) -> str:
+    return f"({''.join(f'{letter}{number}, ' for number in numbers)})"
 
 
 def _rows(count: int, lanes: int) -> tuple[int, int]:
     return count, lanes
 
 
-def _part(start: int, stop: int, lanes: int) -> slice:
+def _slice(start: int, stop: int, lanes: int) -> slice:
     return slice(start * lanes, stop * lanes)
 
 
-def _sample(group: Group) -> tuple[Lanes, ...]:
-    """Results for operands that are zero: their types are those of all results."""
+def _types(group: Group) -> list[np.dtype[Any]]:
+    """Types of the results, which are those for operands that are zero."""
     arguments = [
         one.source.constant
         if one.source.constant is not None
@@ -286,4 +339,4 @@ def _sample(group: Group) -> tuple[Lanes, ...]:
     ]
     with np.errstate(all="ignore"):
         found: Any = group.compute(*arguments)
-    return (found,) if len(group.targets) == 1 else found
+    return [lanes.dtype for lanes in ((found,) if len(group.targets) == 1 else found)]

@@ -68,7 +68,8 @@ class Mbarrier(Resource):
         self.transactions = 0
         self.phase = 0
         self._seen = -1
-        self._who: Counter[str] = Counter()
+        self._who: Counter[tuple[str, int]] = Counter()
+        """Arrivals in this phase, by whose they are and by the line of PTX."""
 
     @property
     def title(self) -> str:
@@ -109,7 +110,7 @@ class Mbarrier(Resource):
             )
         self._consumed(who, where)
         phase = self.phase
-        self._who[f"{who} (PTX line {where.line})"] += count
+        self._who[who, where.line] += count
         self.pending -= count
         if drop:
             self.expected -= count
@@ -201,7 +202,9 @@ class Mbarrier(Resource):
     def _arrived(self) -> str:
         if not self._who:
             return "nobody"
-        return ", ".join(f"{who} ×{count}" for who, count in self._who.items())
+        return ", ".join(
+            f"{who} (PTX line {line}) ×{count}" for (who, line), count in self._who.items()
+        )
 
 
 def _broken(where: Instruction, rule: str, problem: str) -> EmulationError:

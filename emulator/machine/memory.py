@@ -21,6 +21,7 @@ from schedgen.emulator.order.tracker import Cells, Space
 from schedgen.emulator.ptx.tree import Instruction
 
 _ALIGN = 16  # of the base of the views: the widest access
+_WIDEST = np.dtype(f"V{_ALIGN}")
 _COUNTS: dict[int, Any] = {n: np.arange(n, dtype=np.int64)[:, None] for n in (1, 2, 4, 8, 16)}
 
 
@@ -50,6 +51,7 @@ class Flat:
         whole = data[: len(data) // _ALIGN * _ALIGN]
         self.views: dict[int, Any] = {
             1: whole, 2: whole.view(np.uint16), 4: whole.view(np.uint32), 8: whole.view(np.uint64),
+            16: whole.view(_WIDEST),
         }  # fmt: skip
         self.bytes = data[skip : skip + size]
         """The accessible bytes, for copies."""

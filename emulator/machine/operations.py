@@ -37,14 +37,11 @@ class Tracking(Protocol):
 
 
 class Issuer(Protocol):
-    """Who issues an operation; a `warp.Warp`. ``number`` is unique in the launch."""
+    """Who issues an operation; a `warp.Warp`. ``number`` is unique in the launch, ``title`` is how
+    messages name it."""
 
     number: int
-
-    @property
-    def title(self) -> str:
-        """How messages name it."""
-        ...
+    title: str
 
     @property
     def warpgroup(self) -> tuple[int, int]:

@@ -1,45 +1,61 @@
-"""In which order, and which of them together, elementwise instructions in a row are computed."""
+"""In which order, and which of them together, elementwise instructions in a row are computed.
+
+Values lie one behind the other: in banks, each the inputs of one type or the results of a group.
+Operands that are neighbours in a bank, and registers that are written from neighbours, are taken
+from it as one part; inputs are put in an order that makes them so.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from schedgen.emulator.machine.elementwise import Compute, Elementwise, Source, Target
 from schedgen.emulator.machine.lanes import Lanes
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
-    """Where one operand of the instructions of a group comes from.
+class Part:
+    """Neighbours in a bank: ``count`` values from place ``start`` on, of ``size``."""
 
-    ``values`` one by one; or, where there are none and the source is no literal, results ``result``
-    of an earlier group, ``size`` in number, from place ``start`` on.
-    """
+    bank: int
+    start: int
+    count: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """Where one operand of the instructions of a group comes from: values one by one; or, where
+    there are none and the source is no literal, a part of a bank."""
 
     source: Source
     values: tuple[int, ...] = ()
-    result: int = -1
-    size: int = 0
-    start: int = 0
+    part: Part | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """Values of one type in a row: ``count`` from number ``first`` on. ``single``: whether some of
+    them are needed one by one."""
+
+    first: int
+    count: int
+    single: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Instructions that are computed together.
+    """Instructions of one ``key`` that are computed together, and the banks of their targets, from
+    ``bank`` on."""
 
-    ``first`` is the number of the first value among its results, ``result`` counts targets of
-    groups; ``kept`` says of each target whether its values are needed one by one.
-    """
-
-    count: int
+    key: Hashable
     compute: Compute
     operands: tuple[Operand, ...]
     targets: tuple[Target, ...]
-    first: int
-    result: int
-    kept: tuple[bool, ...]
+    bank: int
 
 
 class Plan:
@@ -52,40 +68,39 @@ class Plan:
         steps: the instructions.
         wanted: registers that have to hold, at the end, what the run leaves in them; None: all.
             What the run reads from before is wanted in any case.
+
+    Attributes:
+        inputs: registers, by the bank that they are in.
+        banks: those of inputs, of literals that are moved, and of results.
+        constants: of each bank of literals, which have one each.
+        outputs: registers, in the order of ``results``: parts of banks, or values by themselves.
     """
 
     def __init__(self, steps: Sequence[Elementwise], wanted: Collection[int] | None = None) -> None:
         self._steps = steps
-        self.inputs: list[int] = []
-        self.groups: list[Group] = []
         self._read: list[tuple[Hashable, ...]] = []
         """Of each instruction, what it reads: ``None`` for a literal."""
+        self._types: dict[Hashable, object] = {}
+        """Of inputs, in the order in which they are read: the types in which they are kept."""
         self._constants: dict[Hashable, Lanes] = {}
         last = self._name()
         if wanted is not None:
-            last = {slot: v for slot, v in last.items() if slot in wanted or slot in self.inputs}
+            last = {s: v for s, v in last.items() if s in wanted or ("input", s) in self._types}
+        order = self._order()
         self._numbers: dict[Hashable, int] = {}
         self._places: dict[Hashable, tuple[int, int]] = {}
-        """Of a result: the number of the result of its group, and its place in that."""
+        """Of a value: its bank, and its place in that."""
         self._sizes: list[int] = []
-        """Of the results of a group: how many these are."""
-        order = self._order()
-        self._number(order)
-        single = set(last.values())
-        operands = [self._operands(members, single) for members in order]
-        for members, found in zip(order, operands, strict=True):
-            first = self._steps[members[0]]
-            assert first.compute is not None
-            kept = tuple(
-                any((index, at) in single for index in members) for at in range(len(first.targets))
-            )
-            result, _ = self._places[members[0], 0]
-            number = self._numbers[members[0], 0]
-            self.groups.append(
-                Group(len(members), first.compute, found, first.targets, number, result, kept)
-            )
+        banks = self._inputs(order)
+        self.inputs = [[slot for _, slot in bank] for bank in banks]
         self.constants = tuple(self._constants.values())
-        self.outputs = {slot: self._numbers[name] for slot, name in last.items() if slot >= 0}
+        self._number(order, banks)
+        self._single: set[Hashable] = set()
+        self.groups = [self._group(members) for members in order]
+        self.outputs: list[int] = []
+        self.results: list[Part | int] = []
+        self._finish({slot: name for slot, name in last.items() if slot >= 0})
+        self.banks = self._banks()
 
     def _name(self) -> dict[int, Hashable]:
         """Names values, also those of moves; returns what each written register holds at last."""
@@ -98,8 +113,7 @@ class Plan:
                 elif source.slot in last:
                     read.append(last[source.slot])
                 else:
-                    if source.slot not in self.inputs:
-                        self.inputs.append(source.slot)
+                    self._types.setdefault(("input", source.slot), source.kept)
                     read.append(("input", source.slot))
                 if step.compute is None and source.constant is not None:
                     read[at] = ("constant", index)
@@ -135,33 +149,89 @@ class Plan:
                         ready[self._steps[follower].key].append(follower)
         return order
 
-    def _number(self, order: list[list[int]]) -> None:
-        """Numbers values: inputs, literals that are moved, results by group and target."""
-        names: list[Hashable] = [("input", slot) for slot in self.inputs]
-        names += self._constants
-        results = 0
+    def _inputs(self, order: list[list[int]]) -> list[list[tuple[str, int]]]:
+        """Inputs by type, in an order in which operands of a group are neighbours if they can."""
+        banks: dict[object, dict[Hashable, None]] = {}
+        for names in self._taken(order):
+            known = banks.setdefault(self._types[names[0]], {})
+            if len(set(names)) == len(names) and known.keys().isdisjoint(names):
+                known.update(dict.fromkeys(names))
+        for name, type_ in self._types.items():
+            banks.setdefault(type_, {}).setdefault(name)
+        return [[cast("tuple[str, int]", name) for name in bank] for bank in banks.values()]
+
+    def _taken(self, order: list[list[int]]) -> Iterator[list[Hashable]]:
+        """Operands of groups that are inputs, all of them."""
+        for members in order:
+            for at, source in enumerate(self._steps[members[0]].sources):
+                names = [self._read[index][at] for index in members]
+                if source.constant is None and all(name in self._types for name in names):
+                    yield names
+
+    def _number(self, order: list[list[int]], banks: Sequence[Sequence[Hashable]]) -> None:
+        """Gives numbers and places to values: inputs, literals that are moved, results by group and
+        target."""
+        rows = [*banks, *([name] for name in self._constants)]
         for members in order:
             for at in range(len(self._steps[members[0]].targets)):
-                for place, index in enumerate(members):
-                    self._places[index, at] = results, place
-                    names.append((index, at))
-                results += 1
-                self._sizes.append(len(members))
-        self._numbers = {name: number for number, name in enumerate(names)}
+                rows.append([(index, at) for index in members])
+        for bank, names in enumerate(rows):
+            self._sizes.append(len(names))
+            for place, name in enumerate(names):
+                self._numbers[name] = len(self._numbers)
+                self._places[name] = bank, place
 
-    def _operands(self, members: list[int], single: set[Hashable]) -> tuple[Operand, ...]:
-        """The operands of a group; adds to ``single`` the values that it needs one by one."""
-        found: list[Operand] = []
-        for at, source in enumerate(self._steps[members[0]].sources):
-            names = [self._read[index][at] for index in members]
-            if source.constant is not None:
-                found.append(Operand(source))
-                continue
-            places = [self._places.get(name) for name in names]
-            result, start = places[0] or (-1, 0)
-            if places == [(result, start + n) for n in range(len(places))]:
-                found.append(Operand(source, (), result, self._sizes[result], start))
-                continue
-            single.update(names)
-            found.append(Operand(source, tuple(self._numbers[name] for name in names)))
-        return tuple(found)
+    def _group(self, members: list[int]) -> Group:
+        first = self._steps[members[0]]
+        assert first.compute is not None
+        operands = tuple(self._operand(members, at) for at in range(len(first.sources)))
+        bank, _ = self._places[members[0], 0]
+        return Group(first.key, first.compute, operands, first.targets, bank)
+
+    def _operand(self, members: list[int], at: int) -> Operand:
+        source = self._steps[members[0]].sources[at]
+        if source.constant is not None:
+            return Operand(source)
+        names = [self._read[index][at] for index in members]
+        part = self._part(names)
+        if part is not None:
+            return Operand(source, (), part)
+        self._single.update(names)
+        return Operand(source, tuple(self._numbers[name] for name in names))
+
+    def _part(self, names: Sequence[Hashable]) -> Part | None:
+        """The part of a bank that values are, in their order."""
+        bank, start = self._places[names[0]]
+        places = map(self._places.__getitem__, names)
+        if all(place == (bank, start + n) for n, place in enumerate(places)):
+            return Part(bank, start, len(names), self._sizes[bank])
+        return None
+
+    def _finish(self, last: dict[int, Hashable]) -> None:
+        """Finds parts of banks that are written to registers."""
+        runs: list[list[tuple[int, Hashable]]] = []
+        bank, place = -1, 0
+        for slot, name in sorted(last.items(), key=lambda one: self._places[one[1]]):
+            if self._places[name] == (bank, place + 1):
+                runs[-1].append((slot, name))
+            else:
+                runs.append([(slot, name)])
+            bank, place = self._places[name]
+        for run in runs:
+            self.outputs += [slot for slot, _ in run]
+            part = self._part([name for _, name in run])
+            assert part is not None
+            if part.count == 1 < part.size:
+                self._single.add(run[0][1])
+                self.results.append(self._numbers[run[0][1]])
+            else:
+                self.results.append(part)
+
+    def _banks(self) -> list[Bank]:
+        single = {self._places[name][0] for name in self._single}
+        banks: list[Bank] = []
+        first = 0
+        for number, count in enumerate(self._sizes):
+            banks.append(Bank(first, count, number in single))
+            first += count
+        return banks

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import cast
 
@@ -13,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedgen.emulator.instructions.table import Environment, Execute, build, load
+from schedgen.emulator.machine.analysis import Analysis
 from schedgen.emulator.machine.conditions import Condition, Meeting
 from schedgen.emulator.machine.elementwise import Elementwise
-from schedgen.emulator.machine.joined import LEAST, Functions, Joined
+from schedgen.emulator.machine.joined import Functions, Joined
 from schedgen.emulator.machine.lanes import Decoder, EmulationError, Read, error
-from schedgen.emulator.machine.precedence import ranks
 from schedgen.emulator.machine.steps import Control, Run, Several, SideBySide
 from schedgen.emulator.machine.templates import Templates
 from schedgen.emulator.machine.warp import NONE, ONES, Warp
 from schedgen.emulator.ptx.synchronization import synchronizes
-from schedgen.emulator.ptx.tree import Instruction, Kernel, touched
+from schedgen.emulator.ptx.tree import Instruction, Kernel
 
 _OFTEN = 2
 """Executions of a stretch after which it is worth to look for what may be computed together."""
@@ -77,14 +76,14 @@ class Decoded:
         self.held: set[int] = set()
         self.hear: Hear | None = None
         self.watch: Watch | None = None
-        self._uses: tuple[Kernel, Counter[str]] | None = None
+        self._kernel: tuple[Analysis, dict[int, Stretch]] | None = None
 
-    def uses(self, kernel: Kernel) -> Counter[str]:
-        """How often the instructions of a kernel have each register."""
-        if self._uses is None or self._uses[0] is not kernel:
-            found = Counter(name for one in kernel.body for name in _registers(one))
-            self._uses = kernel, found
-        return self._uses[1]
+    def of(self, kernel: Kernel) -> tuple[Analysis, dict[int, Stretch]]:
+        """What is known of a kernel, and the stretches of its last launch by their beginnings; none
+        if that was of another one."""
+        if self._kernel is None or self._kernel[0].kernel is not kernel:
+            self._kernel = Analysis(kernel), {}
+        return self._kernel
 
 
 Hear = Callable[[Warp, Instruction], Callable[[Condition | None], None]]
@@ -110,6 +109,7 @@ class Program:
         self._labels = set(kernel.labels.values())
         self._steps: dict[int, Execute | Control] = {}
         self._decoded = decoded or Decoded()
+        self._analysis, self._before = self._decoded.of(kernel)
         self._held = self._decoded.held
         self._hear = self._decoded.hear
         self._watch = self._decoded.watch
@@ -117,10 +117,10 @@ class Program:
             self.decoder, lambda where, decoder: build(where, decoder, environment)
         )
 
-    @cached_property
+    @property
     def ranks(self) -> list[int]:
-        """The order in which divergent lanes run; needed only when lanes diverge."""
-        return ranks(self.kernel)
+        """The order in which divergent lanes run."""
+        return self._analysis.ranks
 
     def decode(self, start: int) -> Stretch:
         """Builds the stretch that begins at an instruction.
@@ -128,6 +128,14 @@ class Program:
         Raises:
             EmulationError: an instruction of it is not supported, or the kernel ends without ret.
         """
+        known = self._before.get(start)
+        stretch = self._decoded_now(start) if known is None else replace(known, times=0)
+        self.stretches[start] = self._before[start] = stretch
+        if not stretch.joined and id(self.kernel.body[start]) in self._decoded.often:
+            self.join(stretch)
+        return stretch
+
+    def _decoded_now(self, start: int) -> Stretch:
         body = self.kernel.body
         steps: list[Execute] = []
         at = start
@@ -142,14 +150,11 @@ class Program:
                 control, several = step.run, step.several
             else:
                 steps.append(step)
-        stretch = Stretch(start, at, tuple(steps), control, tuple(steps), several=several)
-        self.stretches[start] = stretch
-        if id(body[start]) in self._decoded.often:
-            self.join(stretch)
-        return stretch
+        return Stretch(start, at, tuple(steps), control, tuple(steps), several=several)
 
     def count(self, stretch: Stretch, times: int) -> None:
-        """A stretch was executed; what comes again is worth looking at more closely."""
+        """A stretch is executed; what comes again, also by several warps side by side, is worth
+        looking at more closely."""
         stretch.times += times
         if not stretch.joined and stretch.times >= _OFTEN:
             self.join(stretch)
@@ -160,11 +165,10 @@ class Program:
         self._decoded.often.add(id(self.kernel.body[stretch.start]))
         parts: list[Execute] = []
         for together, group in groupby(stretch.steps, lambda step: type(step) is Elementwise):
-            steps = list(group)
-            if together and len(steps) >= LEAST:
-                parts.append(self._joined(cast("list[Elementwise]", steps)))
+            if together:
+                parts.append(self._joined(cast("list[Elementwise]", [*group])))
             else:
-                parts += [step.run if isinstance(step, Elementwise) else step for step in steps]
+                parts += group
         stretch.parts = tuple(parts)
 
     def _joined(self, steps: list[Elementwise]) -> Joined:
@@ -178,7 +182,7 @@ class Program:
     def _wanted(self, steps: list[Elementwise]) -> frozenset[int]:
         """The registers of a run that other instructions have, too."""
         inside = Counter(one.slot for step in steps for one in (*step.sources, *step.targets))
-        uses, names = self._decoded.uses(self.kernel), self._names
+        uses, names = self._analysis.uses, self._names
         return frozenset(slot for slot, n in inside.items() if slot >= 0 and uses[names[slot]] > n)
 
     def problems(self) -> Iterator[tuple[Instruction, EmulationError]]:
@@ -241,8 +245,7 @@ class Program:
                     lines[instruction.line] += stretch.times
                     if instruction.guard is None or instruction.line in self._held:
                         done.add(instruction.line)
-        known = {one.line for one in self.kernel.body if synchronizes(one)}
-        return dict(lines), frozenset(done & known)
+        return dict(lines), self._analysis.synchronization & done
 
     def _condition(self, instruction: Instruction) -> Read:
         guard = instruction.guard
@@ -265,14 +268,6 @@ class Program:
         run = step.run if isinstance(step, Control) else _without_result(step)
         several = step.several if isinstance(step, SideBySide) and condition is None else None
         return Control(_meet(instruction, condition, members, run), guarded=True, several=several)
-
-
-def _registers(instruction: Instruction) -> Iterator[str]:
-    """Those of an instruction, one for each time that it is named."""
-    if instruction.guard is not None:
-        yield instruction.guard.register
-    for operand in instruction.operands:
-        yield from touched(operand)
 
 
 def _noted(run: Callable[[Warp], Condition | None], held: set[int], line: int) -> Run:

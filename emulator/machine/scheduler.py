@@ -16,7 +16,7 @@ from typing import NoReturn
 from schedgen.emulator.machine.conditions import EXITED, YIELD, Condition, Meeting
 from schedgen.emulator.machine.explain import deadlock, hottest, located
 from schedgen.emulator.machine.joined import Joined
-from schedgen.emulator.machine.lanes import DeadlockError, EndlessError, Lanes
+from schedgen.emulator.machine.lanes import DeadlockError, EndlessError
 from schedgen.emulator.machine.policies import Policy
 from schedgen.emulator.machine.program import Stretch
 from schedgen.emulator.machine.residency import Grid
@@ -158,12 +158,13 @@ class Scheduler:
             while warps:
                 pc = warps[0].pc
                 stretch = program.stretches[pc] or program.decode(pc)
+                program.count(stretch, len(warps))
                 for step in stretch.parts:
                     if isinstance(step, Joined):
-                        values: list[list[Lanes]] = []
-                        for warp in warps:
-                            values.append(step.read(warp))
-                        step.together(warps, values)
+                        if not step.together(warps):
+                            for warp in warps:
+                                step.settle(warp)
+                            step.together(warps)
                     elif not (isinstance(step, SideBySide) and step.several(warps)):
                         for warp in warps:
                             step(warp)
@@ -171,7 +172,6 @@ class Scheduler:
                 size = end - stretch.start
                 left -= size
                 executed += size * len(warps)
-                program.count(stretch, len(warps))
                 going: list[Warp] = []
                 step = stretch.control
                 if stretch.several is not None and stretch.several(warps):
@@ -193,8 +193,11 @@ class Scheduler:
     def _part(self, warps: list[Warp], left: int) -> list[Warp]:
         """Those that are still in one place with all of their lanes, the most that there are; the
         others have turns of their own, as all have that have used up their quantum."""
-        pc = warps[0].pc if warps else -1
-        if left > 0 and all(w.pc == pc and w.full and not w.groups for w in warps):
+        pc = warps[0].pc if warps and left > 0 else -1
+        for warp in warps:
+            if warp.pc != pc or not warp.full or warp.groups:
+                break
+        else:
             return warps
         places = Counter(warp.pc for warp in warps if warp.full and not warp.groups)
         pc, count = places.most_common(1)[0] if places else (-1, 0)

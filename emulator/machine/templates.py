@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,12 @@ class Templates:
     def step(self, instruction: Instruction) -> Elementwise | None:
         """The step of an instruction; None where it has to be decoded by itself."""
         slots: list[int] = []
-        shapes = [self._shape(operand, slots) for operand in instruction.operands]
-        if None in shapes:
-            return None
+        shapes: list[Hashable] = []
+        for operand in instruction.operands:
+            shape = self._shape(operand, slots)
+            if shape is None:
+                return None
+            shapes.append(shape)
         key = instruction.opcode, instruction.modifiers, *shapes
         if key in self._known:
             template = self._known[key]
@@ -44,14 +48,21 @@ class Templates:
             template = self._known[key] = self._template(instruction, slots)
         return None if template is None else self._filled(template, slots)
 
+    @cached_property
+    def _registers(self) -> dict[str, tuple[int, str]]:
+        """Slot and type by name."""
+        decoder = self._decoder
+        return {name: (slot, decoder.types[slot]) for name, slot in decoder.slot.items()}
+
     def _shape(self, operand: Operand, slots: list[int]) -> Hashable | None:
         """What counts about an operand; adds its registers to ``slots``."""
         if isinstance(operand, Register):
-            slot = self._decoder.slot.get(operand.name)
-            if slot is None:
+            known = self._registers.get(operand.name)
+            if known is None:
                 return "_" if operand.name == "_" else None
+            slot, type_ = known
             slots.append(slot)
-            return self._decoder.types[slot]
+            return type_
         if isinstance(operand, Immediate):
             return type(operand.value), repr(operand.value)
         if isinstance(operand, Vector):

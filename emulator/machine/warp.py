@@ -8,7 +8,6 @@ to the same instruction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -53,7 +52,7 @@ class Code(Protocol):
         """By the index of the first instruction."""
         ...
 
-    @cached_property
+    @property
     def ranks(self) -> list[int]:
         """The order in which divergent lanes run, by instruction."""
         ...
@@ -102,6 +101,7 @@ class Warp:
         "resumed",
         "shared_base",
         "siblings",
+        "title",
         "tracked",
     )
 
@@ -112,6 +112,8 @@ class Warp:
         self.program = program
         self.rank = rank
         self.number = block.number * self.machine.shape.warps + rank
+        self.title = f"warp {rank} of {block.title}"
+        """How messages name it."""
         self.registers: list[Lanes] = program.decoder.empty()
         self.carry: Lanes = np.zeros(LANES, np.bool_)
         """The carry flag of extended-precision arithmetic, CC.CF."""
@@ -139,11 +141,6 @@ class Warp:
         self._special: dict[str, Lanes] = {}
         self.local: Flat | None = None
         """Local memory of its lanes, one after the other, if the kernel has any."""
-
-    @property
-    def title(self) -> str:
-        """How messages name it."""
-        return f"warp {self.rank} of {self.block.title}"
 
     @property
     def warpgroup(self) -> tuple[int, int]:

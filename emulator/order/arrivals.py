@@ -253,7 +253,7 @@ def _observed(warp: Warp, view: Message) -> Message:
     rows = empty(warp.cluster.capacity)
     columns = view.rows.shape[1]
     observed = warp.cluster.observed[:columns]
-    rows[CAUSAL, :columns][observed] = view.rows[CAUSAL, observed]
+    np.copyto(rows[CAUSAL, :columns], view.rows[CAUSAL], where=observed)
     return Message(view.cluster, rows)
 
 

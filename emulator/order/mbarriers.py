@@ -115,7 +115,8 @@ class Barrier:
             rows = empty(self.cluster.capacity)
             if told is not None:
                 rows = widen(told.rows, self.cluster.capacity).copy()
-            rows[CAUSAL, self.completes + (self.completes_far if copies_far else [])] = number + 1
+            for column in (*self.completes, *(self.completes_far if copies_far else ())):
+                rows[CAUSAL, column] = number + 1
             known = Message(self.cluster.number, rows)
             if told is not None:
                 known = known._replace(foreign=told.foreign)

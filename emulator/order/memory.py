@@ -75,15 +75,15 @@ class Memory:
         if isinstance(index, slice):
             if index.stop <= index.start:
                 return ()
+            if space is Space.GLOBAL:
+                return self._parts(cells)
             key = (space, cta, index.start, index.stop)
         elif not index.size:
             return ()
-        elif index.flags.writeable or space is Space.GLOBAL:
+        elif index.flags.writeable:
             return self._parts(cells)
         else:
             key = (space, cta, id(index), -width)
-        if space is Space.GLOBAL:
-            return self._parts(cells)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= _KEPT:

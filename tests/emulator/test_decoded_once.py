@@ -5,7 +5,10 @@ from __future__ import annotations
 import ctypes
 from dataclasses import replace
 
+import pytest
+
 from schedgen.emulator.launch.capture import Parameters
+from schedgen.emulator.machine.program import Program, Stretch
 from tests.emulator.test_emulation import PTX, RIGHT, Run
 
 
@@ -28,3 +31,21 @@ def test_launches_of_one_kernel_share_what_was_decoded() -> None:
         assert run.out.tolist() == [one + more for one in RIGHT]
     first, second, third = (len(r.statistics.executed) for r in run.emulator.reports)
     assert (second, third) == (first - 1, first)
+
+
+def test_stretches_of_a_kernel_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    decode = Program._decoded_now  # pyright: ignore[reportPrivateUsage]
+
+    def noted(self: Program, start: int) -> Stretch:
+        made.append(start)
+        return decode(self, start)
+
+    monkeypatch.setattr(Program, "_decoded_now", noted)
+    run = Run(PTX + "// made once")
+    run()
+    first = len(made)
+    run()
+    assert first == len(set(made)) == len(made)
+    one, other = run.emulator.reports
+    assert one.statistics == other.statistics

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from schedgen.emulator.instructions.wgmma_mma import Mma
 from schedgen.emulator.layouts import fragments
 from schedgen.emulator.layouts.descriptors import MatrixDescriptor
 from schedgen.emulator.layouts.formats import to_float32
 from schedgen.emulator.layouts.swizzle import Swizzle
 from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.warp import Warp
 from tests.emulator.instructions.launches import POLICIES, Order, aligned, launch
 from tests.emulator.instructions.matrices import BASE, bring, codes, encoded, put
 
@@ -147,57 +150,102 @@ def test_results_can_be_changed_between_products() -> None:
     assert np.array_equal(found.reshape(-1, 4), once.reshape(-1, 4) * factors)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (f"{FIRST} {COMMIT} {WAIT}", r"%r100 of D: there was no wgmma.fence before.*W2"),
-        (
-            f"{FENCE} mov.b32 %r101, 5; {FIRST} {COMMIT} {WAIT}",
-            r"%r101 of D: a thread has accessed it since the last wgmma.fence.*W2",
-        ),
-        (
-            f"{FENCE} {FIRST} {COMMIT} {WAIT} {store(4)} {AGAIN} {COMMIT} {WAIT}",
-            r"a thread has accessed it since the last wgmma.fence",
-        ),
-        (
-            f"{FENCE} {FIRST} {COMMIT} {store(4)}",
-            r"st.global.b32: register %r100 belongs to the wgmma.mma_async of PTX line.*W5",
-        ),
-        (
-            f"{FENCE} {FIRST} {WAIT} {store(4)}",
-            r"which no wgmma.wait_group has waited for",
-        ),
-        (
-            f"{FENCE} {FIRST} {COMMIT} wgmma.wait_group.sync.aligned 1; add.u32 %r5, %r102, 1;",
-            r"add.u32: register %r102 belongs to the wgmma",
-        ),
-        (FIRST.replace("%p2, 1", "%p2, 2"), "allowed are 1 and -1"),
-        (FIRST.replace("n8", "n12"), "no shape m64n12k16 for .f16"),
-        (FIRST.replace(".f32.f16.f16", ".f16.bf16.bf16"), "no product of .bf16 and .bf16"),
-        (FIRST.replace("n8", "n16"), "4 registers for D, 8 expected"),
-        (
-            f"mov.b64 %rd11, {(1 << 62) | 0x3FC0 | 64 << 32}; {FENCE} {FIRST}",
-            "beyond the 0x[0-9a-f]+ bytes of the CTA",
-        ),
-        (
-            f"shr.u32 %r6, %r2, 5; cvt.u64.u32 %rd12, %r6; add.u64 %rd11, %rd11, %rd12; "
-            f"{FENCE} {FIRST}",
-            "gives other descriptors or scale-d.*W1",
-        ),
-        (
-            f"setp.lt.u32 %p4, %r2, 32; {FENCE} @%p4 bra A; {FIRST} bra B; A: {FIRST} B: {COMMIT}",
-            "executes this, but .* executed PTX line.*W1",
-        ),
-        (
-            f"{FENCE} setp.lt.u32 %p4, %r2, 32; @%p4 bra A; {FIRST} {COMMIT} {WAIT} A:",
-            "deadlock",
-        ),
-        (f"{FENCE} setp.lt.u32 %p4, %r2, 8; @%p4 {FIRST}", "all lanes of the warp"),
-    ],
-)
+REFUSED = [
+    (f"{FIRST} {COMMIT} {WAIT}", r"%r100 of D: there was no wgmma.fence before.*W2"),
+    (
+        f"{FENCE} mov.b32 %r101, 5; {FIRST} {COMMIT} {WAIT}",
+        r"%r101 of D: a thread has accessed it since the last wgmma.fence.*W2",
+    ),
+    (
+        f"{FENCE} {FIRST} {COMMIT} {WAIT} {store(4)} {AGAIN} {COMMIT} {WAIT}",
+        r"a thread has accessed it since the last wgmma.fence",
+    ),
+    (
+        f"{FENCE} {FIRST} {COMMIT} {store(4)}",
+        r"st.global.b32: register %r100 belongs to the wgmma.mma_async of PTX line.*W5",
+    ),
+    (
+        f"{FENCE} {FIRST} {WAIT} {store(4)}",
+        r"which no wgmma.wait_group has waited for",
+    ),
+    (
+        f"{FENCE} {FIRST} {COMMIT} wgmma.wait_group.sync.aligned 1; add.u32 %r5, %r102, 1;",
+        r"add.u32: register %r102 belongs to the wgmma",
+    ),
+    (FIRST.replace("%p2, 1", "%p2, 2"), "allowed are 1 and -1"),
+    (FIRST.replace("n8", "n12"), "no shape m64n12k16 for .f16"),
+    (FIRST.replace(".f32.f16.f16", ".f16.bf16.bf16"), "no product of .bf16 and .bf16"),
+    (FIRST.replace("n8", "n16"), "4 registers for D, 8 expected"),
+    (
+        f"mov.b64 %rd11, {(1 << 62) | 0x3FC0 | 64 << 32}; {FENCE} {FIRST}",
+        "beyond the 0x[0-9a-f]+ bytes of the CTA",
+    ),
+    (
+        f"shr.u32 %r6, %r2, 5; cvt.u64.u32 %rd12, %r6; add.u64 %rd11, %rd11, %rd12; "
+        f"{FENCE} {FIRST}",
+        "gives other descriptors or scale-d.*W1",
+    ),
+    (
+        f"setp.lt.u32 %p4, %r2, 32; {FENCE} @%p4 bra A; {FIRST} bra B; A: {FIRST} B: {COMMIT}",
+        "executes this, but .* executed PTX line.*W1",
+    ),
+    (
+        f"{FENCE} setp.lt.u32 %p4, %r2, 32; @%p4 bra A; {FIRST} {COMMIT} {WAIT} A:",
+        "deadlock",
+    ),
+    (f"{FENCE} setp.lt.u32 %p4, %r2, 8; @%p4 {FIRST}", "all lanes of the warp"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED)
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(EmulationError, match=message):
         attempt(text)
+
+
+CHAIN = f"{FENCE} {FIRST} {AGAIN} {COMMIT} {AGAIN} {COMMIT} {WAIT} {FENCE} {AGAIN} {COMMIT} {WAIT}"
+HELD = f"""wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {registers(4)}, \
+{registers(4, 90)}, %rd11, %p2, 1, 1, 0;"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{CHAIN} {store(4)}",
+        f"{FENCE} {HELD} {COMMIT} {WAIT} {store(4)}",
+        f"{FENCE} mov.b32 %r91, 1; {HELD}",
+        f"{FENCE} mov.b32 %r100, 0; {FIRST} {COMMIT} {WAIT} {store(4)}",
+        *(text for text, _ in REFUSED),
+    ],
+)
+def test_warps_side_by_side(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They do what they do one after the other."""
+
+    def outcome() -> list[int] | str:
+        try:
+            return attempt(text).tolist()
+        except EmulationError as problem:
+            return str(problem)
+
+    found = outcome()
+
+    def apart(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(Mma, "several", apart)
+    assert found == outcome()
+
+
+def test_warps_are_executed_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    several, done = Mma.several, list[bool]()
+
+    def noted(self: Mma, warps: Sequence[Warp]) -> bool:
+        done.append(several(self, warps))
+        return done[-1]
+
+    monkeypatch.setattr(Mma, "several", noted)
+    attempt(CHAIN)
+    assert done == [True] * 4
 
 
 def test_accumulators_may_be_cleared_behind_the_fence() -> None:

@@ -60,6 +60,8 @@ def test_blocks_name_the_elements_of_their_box(case: tuple[TensorMap, tuple[int,
         assert not expected
         return
     box = np.full(shape, -1, np.int64)
+    assert found.rows() is found.rows()
+    assert not found.rows().flags.writeable
     addresses = found.rows()[:, None] + np.arange(found.shape[-1])
     box[found.place] = addresses.reshape(found.shape)
     assert found.end == max(expected.values()) + size

@@ -128,6 +128,7 @@ def test_what_is_alike_is_computed_once() -> None:
         for index, step in enumerate(found)
     ]
     joined = Joined(replaced)
+    joined(Warp(decoder, ALL))
     calls.clear()
     joined(Warp(decoder, ALL))
     assert calls == [8 * 32]
@@ -150,11 +151,28 @@ def test_warps_together(count: int) -> None:
     for one, _ in pairs:
         joined(one)
     others = [other for _, other in pairs]
-    joined.together(others, [joined.read(other) for other in others])
+    assert joined.together(others)
     for one, other in pairs:
         for first, second in zip(one.registers, other.registers, strict=True):
             assert first.dtype == second.dtype
             assert first.tobytes() == second.tobytes()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_registers_that_are_strided(count: int) -> None:
+    """As those that are parts of others are; bytes of arrays in a row are joined in another way."""
+    text = "add.f32 %f1, %f1, %f3;\nadd.f32 %f2, %f2, %f4;\nmul.f32 %f5, %f1, %f2;"
+    decoder, (steps,) = decoded_all((text,))
+    joined = Joined([step for step in steps if isinstance(step, Elementwise)])
+    warps = [Warp(decoder, ALL) for _ in range(count)]
+    for number, warp in enumerate(warps):
+        wide = np.arange(64, dtype=np.float32) + number
+        for i in range(1, 5):
+            warp.registers[decoder.slot[f"%f{i}"]] = wide.view(np.uint32)[i % 2 :: 2]
+    assert joined.together(warps)
+    for number, warp in enumerate(warps):
+        even, odd = np.arange(64, dtype=np.float32).reshape(-1, 2).T + number
+        assert (warp["f5"].view(np.float32) == (2 * odd) * (2 * even)).all()
 
 
 def test_registers_that_nobody_else_has_are_not_kept() -> None:

@@ -263,3 +263,14 @@ def test_arrays_that_come_again() -> None:
     assert first.place is again.place
     other = memory.parts(Cells(Space.SHARED, 0, index, 8))[0]
     assert other.place.cells().size == 24
+
+
+def test_rows_of_boxes_that_come_again() -> None:
+    memory, rows = Memory(), np.arange(4) * 4096 + (1 << 21)
+    fixed = rows.copy()
+    fixed.setflags(write=False)
+    first, again = (memory.parts(Cells(Space.GLOBAL, -1, fixed, 64)) for _ in range(2))
+    assert first is again
+    (one,), (other,) = first, memory.parts(Cells(Space.GLOBAL, -1, rows, 64))
+    assert one.shadow is other.shadow
+    assert (one.place.cells() + one.base == other.place.cells() + other.base).all()

@@ -1,0 +1,41 @@
+"""What can be said of a kernel without executing it, found when first asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+
+from schedgen.emulator.machine.precedence import ranks
+from schedgen.emulator.ptx.synchronization import synchronizes
+from schedgen.emulator.ptx.tree import Kernel, Register, touched
+
+
+class Analysis:
+    """Of one kernel; launches of it share it."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+
+    @cached_property
+    def ranks(self) -> list[int]:
+        """The order in which divergent lanes run; needed only when lanes diverge."""
+        return ranks(self.kernel)
+
+    @cached_property
+    def synchronization(self) -> frozenset[int]:
+        """The lines of instructions that order threads or wait for something."""
+        return frozenset(one.line for one in self.kernel.body if synchronizes(one))
+
+    @cached_property
+    def uses(self) -> Counter[str]:
+        """How often the instructions have each register."""
+        names: list[str] = []
+        for one in self.kernel.body:
+            if one.guard is not None:
+                names.append(one.guard.register)
+            for operand in one.operands:
+                if type(operand) is Register:  # nearly all are
+                    names.append(operand.name)
+                else:
+                    names += touched(operand)
+        return Counter(names)
