@@ -193,7 +193,7 @@ class _Contended:
         """Cycles that a step on a barrier in memory, or a fence, takes its role."""
         action = event.action
         if isinstance(action, Fence) and action.kind is FenceKind.ASYNC_PROXY:
-            return self.costs.fence * self.warps[event.role]
+            return round(self.costs.fence * self.warps[event.role])
         if (
             event.signal is None
             or self.case.program.barrier[event.signal.barrier].kind != "mbarrier"
