@@ -15,27 +15,18 @@ from typing import Any
 from report import keep, table
 
 from schedgen.driver import lock_file
-from schedgen.driver.binding import kernels_of
 from schedgen.driver.emulating import compiled
 from schedgen.driver.inputs import shapes
-from schedgen.kernel import Kernel
+from schedgen.driver.locked import program_of
 from schedgen.kernels.library import named
 from schedgen.kernels.regenerate import TARGETS, Shipped, shipped
-from schedgen.machine_file import read_machine
-from schedgen.spec.reader import read_spec
-
-
-def kernel_of(one: Shipped) -> Kernel:
-    """What a shipped kernel computes, with what the solver chose."""
-    locked = lock_file.named(one.name)
-    assert locked is not None
-    settings = {**locked.schedule.choices, **dict(one.settings)}
-    return kernels_of(read_spec(one.spec), read_machine(one.target), settings)[0]
 
 
 def row(one: Shipped) -> dict[str, Any]:
     """What one kernel takes."""
-    kernel, text = kernel_of(one), named(one.name).read_text("utf-8")
+    locked = lock_file.named(one.name)
+    assert locked is not None
+    (_, kernel), text = program_of(locked), named(one.name).read_text("utf-8")
     with compiled(text, kernel, TARGETS[one.target], sms=1, races=False, banks=True) as made:
         made.run(shapes(kernel)["ragged"])
     assert made.banks is not None

@@ -173,6 +173,9 @@ def script_rows(launches: int) -> Iterator[Row]:
             command = [sys.executable, str(path), *options, "--times", str(launches)]
             ran = subprocess.run(command, capture_output=True, text=True, check=False)
             found = _WRONG.search(ran.stdout)
+            if "No module named" in ran.stderr:
+                print(f"{path.parent.name}: {ran.stderr.strip().splitlines()[-1]}")
+                break
             if found:
                 said: Row = {"launches": launches, "wrong": int(found[1]), "error": ""}
             else:

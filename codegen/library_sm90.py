@@ -149,10 +149,10 @@ def pairs_of(tile, thread, blocks):
     row, below = thread // 32 * 16 + thread % 32 // 4, cute.crd2idx((8, 0), tile.layout)
     swizzle = (row * count >> 3) & (count - 1)
     exchanged = swizzle & 1 if count > 2 else 0
+    exchange = swizzle ^ exchanged * (count // 2) ^ thread % 4 // 2
     pointers = []
     for block in range(blocks):
         panel, piece = divmod(2 * block, count)
-        exchange = swizzle ^ exchanged * (count // 2) ^ thread % 4 // 2
         pointer = piece_at(tile, row, exchange, 2, piece) + panel * stride + thread % 2 * 2
         pointers += [pointer, pointer + below]
     return pointers, exchanged

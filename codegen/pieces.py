@@ -15,9 +15,8 @@ from schedgen.expressions import Expression, references
 from schedgen.kernel import Kind, Space
 from schedgen.layouts import DTYPE_BITS
 
-_BYTE = 8
-_WORD = 32
-"""Bits of elements whose tiles have a function of their own that loads them."""
+_BYTE, _WORD = 8, 32
+"""Bits of elements whose tiles have functions of their own that reach them."""
 _LINE = 16
 """Bytes of a row that a thread of Hopper loads at a time to choose its pairs of numbers."""
 _ALIKE = 8

@@ -5,7 +5,8 @@ word from each. Lanes that want one word share it; lanes that want several words
 each other. A request of more than 128 bytes is several: lanes with 8 bytes each are served half a
 warp at a time, lanes with 16 bytes a quarter, and conflicts are only among those that are served
 together. Which words a request wants is known from its addresses, whatever executes it, so this is
-a count and no estimate. Bulk copies and products have other ways to shared memory and no lanes.
+a count and no estimate, if hardware serves requests so; no profiler was asked. Bulk copies and
+products have other ways to shared memory and no lanes.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ BANKS, WORD = 32, 4
 _ROW_BYTES, _ROWS = 16, 8
 """Of a matrix of ldmatrix and stmatrix: each lane has the address of a row."""
 _MATRICES = {"x1": 1, "x2": 2, "x4": 4}
+_OTHERS = frozenset({"async", "bulk"})
+"""Stores to another CTA that report to its mbarrier, and fills of shared memory: not of lanes."""
 _OFFSET = (1 << RANK_SHIFT) - 1
 
 
@@ -127,7 +130,7 @@ class Banks:
             self._kernels[key] = _Kernel(launch.kernel, Lines(module_of(launch.ptx)))
         counts = self._kernels[key].counts
         decoded = Decoded()
-        decoded.watch = lambda instruction, decoder: _watch(instruction, decoder, counts)
+        decoded.watch = lambda instruction, decoder: watching(instruction, decoder, counts)
         emulator.again(launch, RoundRobin(), Checker, decoded)
 
     @property
@@ -162,7 +165,7 @@ def _by_place(kernel: _Kernel) -> Iterator[Accesses]:
         )
 
 
-def _watch(
+def watching(
     instruction: Instruction, decoder: Decoder, counts: dict[int, _Count]
 ) -> Callable[[Warp], None] | None:
     """What counts an instruction when a warp is about to execute it; None for others."""
@@ -194,7 +197,7 @@ def _form(instruction: Instruction) -> tuple[int, int, int] | None:
         rows = _ROWS * (2 if "m16n16" in modifiers else 1)
         number = next(_MATRICES[one] for one in modifiers if one in _MATRICES)
         return (1 if opcode == "ldmatrix" else 0), _ROW_BYTES, rows * number
-    if opcode not in ("ld", "st"):
+    if opcode not in ("ld", "st") or not _OTHERS.isdisjoint(modifiers):
         return None
     if spaces(modifiers) not in ("", "shared", "shared::cta", "shared::cluster"):
         return None

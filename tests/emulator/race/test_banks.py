@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from schedgen.emulator.race.banks import Passes, passes
+from schedgen.emulator.machine.lanes import Decoder
+from schedgen.emulator.ptx.parse import parse
+from schedgen.emulator.race.banks import Passes, passes, watching
 from schedgen.emulator.race.text import data_of, lines_of
+from tests.emulator.race.kernels import PTX
 from tests.emulator.race.test_ptx_launch import ran
 
 LANES = range(32)
@@ -71,8 +74,6 @@ ld.b32 %r7, [%rd4];"""
 def test_lines_of_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two warps; requests of line 7 want two words of one bank, those of line 8 too, but only one
     warp has lanes for it. Generic addresses count where they are in shared memory."""
-    from tests.emulator.race.kernels import PTX
-
     text = PTX.replace(".reg .b32 %r<8>;", ".reg .b32 %r<8>; .reg .pred %p<3>;")
     monkeypatch.setattr("tests.emulator.race.kernels.PTX", text + '.file 1 "kernel.py"\n')
     session, ended = ran(tmp_path, REVERSED, banks=True)
@@ -104,6 +105,15 @@ def test_results_and_findings_are_those_of_the_first_execution(tmp_path: Path) -
     assert session.found
     assert not ended.error
     assert "bank conflicts: none in 4 passes of shared memory" in lines_of(session, ended)
+
+
+def test_other_stores_are_let_alone() -> None:
+    """They have the opcode of stores, but forms of their own."""
+    store = "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r4], %r2, [%r3];"
+    kernel = parse(PTX.replace("BARRIER", store)).kernels["reverse"]
+    decoder = Decoder(kernel.registers, lambda _: 0, {"room"})
+    counted = {one.name for one in kernel.body if watching(one, decoder, {}) is not None}
+    assert counted == {"ld.shared.b32", "st.shared.b32"}
 
 
 def test_nobody_counts_unless_asked(tmp_path: Path) -> None:
