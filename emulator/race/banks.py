@@ -4,9 +4,11 @@ Shared memory has 32 banks of 4 bytes, and a pass (NVIDIA's profilers call it a 
 word from each. Lanes that want one word share it; lanes that want several words of a bank wait for
 each other. A request of more than 128 bytes is several: lanes with 8 bytes each are served half a
 warp at a time, lanes with 16 bytes a quarter, and conflicts are only among those that are served
-together. Which words a request wants is known from its addresses, whatever executes it, so this is
-a count and no estimate, if hardware serves requests so; no profiler was asked. Bulk copies and
-products have other ways to shared memory and no lanes.
+together; twice as many are in a load in which all lanes want the same as a neighbour of theirs.
+Which words a request wants is known from its addresses, whatever executes it, so this is a count
+and no estimate. It is what Nsight Compute counts on an H200 for all of 264 patterns
+(`benchmarks/micro/banks.cu`). Bulk copies and products have other ways to shared memory and no
+lanes.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ _ROW_BYTES, _ROWS = 16, 8
 _MATRICES = {"x1": 1, "x2": 2, "x4": 4}
 _OTHERS = frozenset({"async", "bulk"})
 """Stores to another CTA that report to its mbarrier, and fills of shared memory: not of lanes."""
+_NEIGHBOURS = (1, 2)
+"""Bits of the number of a lane; with others profilers show no difference."""
 _OFFSET = (1 << RANK_SHIFT) - 1
 
 
@@ -50,14 +54,17 @@ class Passes(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 14)
-def passes(offsets: tuple[int, ...], size: int) -> Passes:
+def passes(offsets: tuple[int, ...], size: int, load: bool = False) -> Passes:
     """What a request takes.
 
     Args:
         offsets: in bytes, of each lane; -1 for lanes that do not access shared memory.
         size: bytes of each lane, a power of two up to 16.
+        load: whether it is an `ld`.
     """
     together = LANES if size <= WORD else LANES * WORD // size
+    if load and size > WORD and any(_agree(offsets, bit) for bit in _NEIGHBOURS):
+        together *= 2
     taken = least = 0
     for first in range(0, len(offsets), together):
         words = {
@@ -72,6 +79,14 @@ def passes(offsets: tuple[int, ...], size: int) -> Passes:
         taken += max(each)
         least += -(-len(words) // BANKS)
     return Passes(taken, least)
+
+
+def _agree(offsets: tuple[int, ...], bit: int) -> bool:
+    """Whether each lane wants what the lane wants whose number differs in one bit."""
+    return all(
+        one == offsets[lane ^ bit] or one < 0 or offsets[lane ^ bit] < 0
+        for lane, one in enumerate(offsets)
+    )
 
 
 @dataclass(slots=True)
@@ -174,6 +189,7 @@ def watching(
         return None
     operand, size, lanes = known
     read = address(instruction.operands[operand], decoder, instruction)
+    load = instruction.opcode == "ld"
 
     def look(warp: Warp) -> None:
         offsets = _offsets(warp, read, lanes)
@@ -182,7 +198,7 @@ def watching(
         # Slots of a ring lie apart by whole rows of banks: their conflicts are the same.
         lowest = min(offset for offset in offsets if offset >= 0) // (BANKS * WORD) * BANKS * WORD
         count = counts.setdefault(instruction.line, _Count())
-        found = passes(tuple(max(offset - lowest, -1) for offset in offsets), size)
+        found = passes(tuple(max(offset - lowest, -1) for offset in offsets), size, load)
         count.requests += 1
         count.taken += found.taken
         count.least += found.least

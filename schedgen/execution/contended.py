@@ -112,6 +112,8 @@ class _Contended:
         self.came: dict[tuple[str, int], list[tuple[float, str]]] = defaultdict(list)
         """By number of a barrier: when arrivals came, and of which role; empty for bytes."""
         self.queues: dict[tuple[str, Engine], list[int]] = defaultdict(list)
+        self.issued: dict[int, float] = {}
+        """When all instructions of an operation of an engine were issued."""
         self.gates = _Gates(program.roles if in_step else (), self._first())
 
     def _first(self) -> dict[str, list[int]]:
@@ -206,6 +208,7 @@ class _Contended:
         operation = self.case.operation(index)
         if operation.engine.asynchronous:
             self.clock[event.role] += operation.hold[self.pick]
+            self.issued[index] = self.clock[event.role]
             self.needed[self.case.completion[index]] = inf
             queue = self.queues[_server(operation, event.role), operation.engine]
             queue.append(index)
@@ -225,14 +228,14 @@ class _Contended:
 
     def _finished(self, index: int, time: float) -> None:
         """An operation needs its units no longer; its result is there after the rest of its
-        latency.
+        latency, which of an engine begins when all of it was issued.
         """
         event, operation = self.case.events[index], self.case.operation(index)
         rest = max(operation.latency[self.pick] - _served(operation), 0)
         if not operation.engine.asynchronous:
             self.clock[event.role] = time + rest
             return
-        self.needed[self.case.completion[index]] = time + rest
+        self.needed[self.case.completion[index]] = max(time, self.issued.pop(index)) + rest
         queue = self.queues[_server(operation, event.role), operation.engine]
         queue.remove(index)
         if queue:

@@ -1,16 +1,19 @@
-"""How long the warp that issues bulk copies is busy with each.
+"""How long the warp that issues bulk copies is busy with each, and who brings them.
 
 A load of the program may be several instructions: a copy for each panel of its rows, as swizzled
 panels lie one behind the other in shared memory, and of a tile whose rows lie in pages for each
 page. For every one CuTe DSL elects a thread, loads the address of its tensor map and moves both to
 uniform registers, so that a copy takes the warp much longer than its instruction. No rule that
 prices loads knows that, and no schedule depends on it; where an iteration has many copies, their
-warp is what everybody waits for.
+warp is what everybody waits for. Copies that follow each other are brought row by row: a row of a
+panel takes a cycle at least, however short it is, and bytes come more slowly than those of a single
+load.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
 from schedgen.kernel import Kernel, Operation
 from schedgen.layouts import panel_bytes
@@ -20,25 +23,52 @@ from schedgen.program.operations import Engine, TileOperation
 
 COPY = "copy_issue"
 """Constant: cycles for which a warp is busy with a bulk copy to shared memory that it issues; if it
-does nothing else, what it waits and arrives in between goes on meanwhile. A model may lack it.
+does nothing else, what it waits and arrives in between goes on meanwhile. A model may lack it, as
+the others.
 """
+ROW, STREAM = "copy_row", "copy_per_kib"
+"""Constants: cycles for each row of a panel, and for each KiB, of copies that follow each other."""
+_BROUGHT_BY = "TMA"
+"""The unit that copies take."""
 
 
 def issued(program: Program, kernel: Kernel, machine: Machine) -> Program:
-    """The program with loads that keep their role as long as ``machine`` says of their copies."""
-    if COPY not in machine.constant:
+    """The program with loads that keep their role, and the unit that brings them, as long as
+    ``machine`` says of their copies.
+    """
+    if not {COPY, ROW, STREAM} & set(machine.constant):
         return program
-    each = machine.cycles(COPY)
+    each = machine.cycles(COPY) if COPY in machine.constant else 0
     by_name = {operation.name: operation for operation in kernel.operations}
     spared = _spared(program, machine)
 
     def longer(one: TileOperation) -> TileOperation:
         if one.engine is not Engine.COPY_IN or one.name not in by_name:
             return one
-        least = each * copies(kernel, by_name[one.name]) - spared.get(one.name, 0)
-        return replace(one, hold=(max(one.hold[0], least), max(one.hold[1], least)))
+        load = by_name[one.name]
+        least = each * copies(kernel, load) - spared.get(one.name, 0)
+        brought = _brought(load, machine)
+        return replace(
+            one,
+            hold=(max(one.hold[0], least), max(one.hold[1], least)),
+            units=tuple(
+                (unit, max(cycles, brought) if unit == _BROUGHT_BY else cycles)
+                for unit, cycles in one.units
+            ),
+        )
 
     return replace(program, operations=tuple(map(longer, program.operations)))
+
+
+def _brought(load: Operation, machine: Machine) -> int:
+    """Cycles from copy to copy, if they follow each other, for all that a load consists of."""
+    work = load.work
+    panel = panel_bytes(work.row_bytes)
+    rows = work.rows * -(-work.row_bytes // panel)
+    return max(
+        round(amount * machine.value(constant)) if constant in machine.constant else 0
+        for constant, amount in ((ROW, rows), (STREAM, Fraction(rows * panel, 1024)))
+    )
 
 
 def copies(kernel: Kernel, load: Operation) -> int:

@@ -60,6 +60,11 @@ def test_one_role_takes_its_latencies() -> None:
     assert both(roles(wgmma("P", 512, 75), threads("X", 11, FMA=64))) == (662, 662)
 
 
+def test_a_product_is_not_complete_before_all_of_it_was_issued() -> None:
+    """Eight narrow instructions that take 18 cycles each to issue, and 8 to compute."""
+    assert both(roles(wgmma("P", 64, 75, hold=164))) == (239, 239)
+
+
 def test_roles_in_step_want_the_same_unit_at_the_same_time() -> None:
     """As two warpgroups with row sums on an H200: 333.6 cycles where one takes 215."""
     what = roles(threads("X", 74, FMA=128), of=2)

@@ -9,7 +9,7 @@ import pytest
 
 from schedgen.driver.binding import kernels_of
 from schedgen.execution.contended import cycles_per_iteration
-from schedgen.execution.issuing import COPY, copies, issued
+from schedgen.execution.issuing import COPY, ROW, STREAM, copies, issued
 from schedgen.kernel import Kernel
 from schedgen.machine import Constant, Machine
 from schedgen.machine_file import read_machine
@@ -19,12 +19,17 @@ from schedgen.spec.reader import read_spec
 from tests.schedgen.proof.small import EACH, barrier_of, loop, program
 
 
-def model(each: int | None = None) -> Machine:
-    """h200 with copies that take a warp so long, or without a number for that."""
+def model(each: int | None = None, **others: float) -> Machine:
+    """h200 with copies that take a warp so long, or without a number for that; and with others of
+    copies.
+    """
     machine = read_machine("h200")
-    kept = [c for c in machine.constants if c.name != COPY]
-    if each is not None:
-        kept.append(Constant(COPY, Fraction(each), Fraction(each), "cycle", "", "estimate"))
+    kept = [c for c in machine.constants if c.name not in (COPY, ROW, STREAM)]
+    numbers = {COPY: each, **others}
+    for name, number in numbers.items():
+        if number is not None:
+            exact = Fraction(number)
+            kept.append(Constant(name, exact, exact, "cycle", "", "estimate"))
     return replace(machine, constants=tuple(kept))
 
 
@@ -87,12 +92,34 @@ def test_a_role_that_computes_as_well_waits_beside_its_copies() -> None:
     assert found.operation["LA"].hold == (140, 140)
 
 
-def loading() -> Program:
+@pytest.mark.parametrize(
+    ("b_layout", "numbers", "wanted"),
+    [
+        # 64 rows along k of 256 bytes are 128 rows of panels, 16 KiB.
+        ("nk", {ROW: 1.5}, 192),
+        ("nk", {STREAM: 10}, 160),
+        ("nk", {ROW: 1, STREAM: 10}, 160),
+        # 128 rows of 128 bytes, if they lie along n.
+        ("kn", {ROW: 2}, 256),
+        # Less than what the rules say of the unit.
+        ("nk", {ROW: 0.125}, 30),
+    ],
+)
+def test_rows_and_bytes_that_follow_each_other(
+    b_layout: str, numbers: dict[str, float], wanted: int
+) -> None:
+    tiled = kernel("gemm", tile_k="128", tile_n="64", b_layout=b_layout)
+    found = issued(loading("LB"), tiled, model(**numbers))
+    assert found.operation["LB"].units == (("TMA", wanted),)
+    assert found.operation["LB"].hold == (30, 30)
+
+
+def loading(name: str = "LA") -> Program:
     """A warp that only loads, and a role that computes; each waits for what it has told itself."""
-    load = TileOperation("LA", Engine.COPY_IN, (), (100, 100), (30, 30), 0, (("TMA", 30),))
+    load = TileOperation(name, Engine.COPY_IN, (), (100, 100), (30, 30), 0, (("TMA", 30),))
     product = TileOperation("MMA[0]", Engine.THREADS, (), (20, 20), (20, 20), 0, (("FMA", 20),))
     roles = {
-        "load": loop(Arrive("one", EACH, 1), Wait("one", EACH), Run("LA")),
+        "load": loop(Arrive("one", EACH, 1), Wait("one", EACH), Run(name)),
         "take": loop(Arrive("two", EACH, 1), Wait("two", EACH), Run("MMA[0]")),
     }
     return program(roles, (barrier_of("one"), barrier_of("two")), (load, product))
