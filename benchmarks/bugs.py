@@ -179,9 +179,17 @@ def script_rows(launches: int) -> Iterator[Row]:
             if found:
                 said: Row = {"launches": launches, "wrong": int(found[1]), "error": ""}
             else:
-                error = next(iter(ran.stderr.strip().splitlines()[-1:]), "no output")
+                error = _said(ran.stderr)
                 said = {"launches": "", "wrong": "", "error": error}
             yield {"kernel": path.parent.name, "variant": variant, "held back": late, **said}
+
+
+def _said(output: str) -> str:
+    """The line of an output that says what went wrong: what CUDA says, else the last one."""
+    every = output.strip().splitlines()
+    return next(
+        (line for line in every if "CUDA error" in line), every[-1] if every else "no output"
+    )
 
 
 def main() -> int:

@@ -4,11 +4,12 @@
     python benchmarks/styles.py --run FOLDER [--rounds N] [--save]
 
 ``--style`` is a word of `schedgen.codegen.style`, by default ``prompt``: waits without a hint of
-how long they may take. Names are beginnings of those that `schedgen calibrate --only kernels`
-gives; all shipped kernels for Hopper without them, of data types of the same speed one. Cycles are
-those of an iteration, of one output tile, as calibration measures them, in a run for each way in
-each round; the table has the least of each. On some GPUs clocks are read too high, which changes
-both alike: `gemm tile_n=128` takes 512. ``--save`` writes ``results/styles.json``.
+how long they may take; ``straight`` moves tiles of 32 bits in the order of registers. Names are
+beginnings of those that `schedgen calibrate --only kernels` gives; all shipped kernels for Hopper
+without them, of data types of the same speed one. Cycles are those of an iteration, of one output
+tile, as calibration measures them, in a run for each way in each round; the table has the least of
+each. On some GPUs clocks are read too high, which changes both alike: `gemm tile_n=128` takes 512.
+``--save`` writes ``results/styles.json``, of another word ``results/styles_WORD.json``.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from schedgen.driver.locked import program_of
 from schedgen.proof.prove import proven_before
 
 TARGET, ARCH = "h200", "sm_90a"
-WITHOUT = "without"
+WITHOUT, PROMPT = "without", "prompt"
 Row = dict[str, Any]
 
 
@@ -46,7 +47,9 @@ def main() -> int:
     for row in rows:
         print(json.dumps(row), flush=True)
     if options.save:
-        (RESULTS / "styles.json").write_text(lines(environment(), rows), encoding="utf-8")
+        word = next(one for one in rows[0] if one not in ("kernel", WITHOUT, "share"))
+        name = "styles.json" if word == PROMPT else f"styles_{word}.json"
+        (RESULTS / name).write_text(lines(environment(), rows), encoding="utf-8")
     return 0
 
 
@@ -98,7 +101,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prepare", type=Path, metavar="FOLDER", help="emit, without a GPU")
     parser.add_argument("--run", type=Path, metavar="FOLDER", help="measure what was prepared")
-    parser.add_argument("--style", default="prompt", metavar="WORD")
+    parser.add_argument("--style", default=PROMPT, metavar="WORD")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--save", action="store_true", help="keep rows in benchmarks/results")
     parser.add_argument("names", nargs="*", help="beginnings of names")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from schedgen.codegen import supported
-from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.binding import bound
 from schedgen.codegen.dtypes import DTYPES, NUMBERS
 from schedgen.codegen.errors import EmitError, EmitErrors
@@ -21,7 +20,7 @@ from schedgen.kernel import Kernel
 from schedgen.layouts import DTYPE_BITS
 from schedgen.proof.prove import ProvenProgram
 
-_ARCHITECTURES: dict[str, type[Architecture]] = {"sm_90a": Hopper, "sm_100a": Blackwell}
+_ARCHITECTURES: dict[str, type[Hopper] | type[Blackwell]] = {"sm_90a": Hopper, "sm_100a": Blackwell}
 
 
 def emit(
@@ -68,7 +67,7 @@ def _emit(proven: ProvenProgram, kernel: Kernel, *, events: bool, style: Style) 
     if events:
         clocks = Clocks(program)
         kernel, renamed = with_argument(kernel), with_argument(renamed)
-    architecture = _ARCHITECTURES[program.arch](Plan(program, renamed))
+    architecture = _ARCHITECTURES[program.arch](Plan(program, renamed), style)
     refused = supported.refusals(architecture.plan, architecture.products)
     if refused:
         raise EmitErrors(refused)

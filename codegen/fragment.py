@@ -6,7 +6,9 @@ the way in which the tensor cores of the architecture, or tensor memory, hand ou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from schedgen.codegen.style import STRAIGHT_LOAD, STRAIGHT_STORE
 
 THREADS = 128
 """Threads of a role that does arithmetic."""
@@ -79,6 +81,9 @@ Thread t of a warpgroup has of 64 rows and N columns the elements v = v0 + 2 v1 
 16 (t / 32) + (t / 4) % 8 + 8 v1 and column 8 v2 + 2 (t % 4) + v0 (PTX ISA, register fragments of
 wgmma.mma_async). Four neighbouring threads share two rows; all four hold the values of both.
 """
+
+STRAIGHT = replace(WGMMA, load_words=STRAIGHT_LOAD, store_words=STRAIGHT_STORE)
+"""The same, of whose tiles of 32 bits threads move one register after the other."""
 
 ROW = Fragment(
     rows=128,

@@ -187,6 +187,15 @@ def store_pairs(registers, tile, thread):
         cute.autovec_copy(pair, cute.make_tensor(pointer, cute.make_layout(2)))
 
 
+def load_straight(tile, registers, thread):
+    """A thread's elements of 32 bits, of which some rows have the same banks."""
+    load_tile(tile, registers, thread)
+
+
+def store_straight(registers, tile, thread):
+    store_tile(registers, tile, thread)
+
+
 def load_transposed(tile, registers, thread):
     load_tile(transposed(tile), registers, thread, True)
 

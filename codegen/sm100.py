@@ -12,6 +12,7 @@ from schedgen.codegen.library_sm100 import LIBRARY
 from schedgen.codegen.plan import Part, Plan
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
+from schedgen.codegen.style import PLAIN, Style
 from schedgen.codegen.supported import Products
 from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.codegen.threads import Threads
@@ -50,7 +51,8 @@ from cutlass.cute.nvgpu import OperandMajorMode, cpasync, tcgen05
         "tcgen05", TMEM_LANES, 16, 256, (Space.SMEM, Space.TMEM), Space.TMEM, factors=True
     )
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, style: Style = PLAIN) -> None:
+        del style  # none is about this architecture alone
         super().__init__(plan)
         self.threads = Threads(plan, ROW)
         self.memory = TensorMemory(plan)

@@ -8,13 +8,14 @@ from schedgen.codegen import ir
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.dtypes import DTYPES
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.fragment import WGMMA
+from schedgen.codegen.fragment import STRAIGHT, WGMMA
 from schedgen.codegen.ir import Code, CommitGroup, called, code
 from schedgen.codegen.library_sm90 import LIBRARY
 from schedgen.codegen.pending import pending
 from schedgen.codegen.plan import Part, Plan
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
+from schedgen.codegen.style import PLAIN, Style
 from schedgen.codegen.supported import Products
 from schedgen.codegen.threads import Threads
 from schedgen.kernel import Kind, Operation, Space
@@ -47,9 +48,9 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
     fences = _FENCES
     products = Products("wgmma", 64, 8, 256, (Space.SMEM, Space.REGISTERS), Space.REGISTERS, True)
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, style: Style = PLAIN) -> None:
         super().__init__(plan)
-        self.threads = Threads(plan, WGMMA)
+        self.threads = Threads(plan, STRAIGHT if style.straight else WGMMA)
 
     def _name(self, operation: Operation) -> str:
         return self.plan.names.of("operation", operation.name)

@@ -22,12 +22,16 @@ class Style:
             masks, see `schedgen.codegen.peeling`; otherwise each turn asks.
         prompt: waits give no hint of how long they may take. With one the assembler asks a barrier
             twice, also if its phase is complete. Which is faster as a whole only a GPU tells.
+        straight: threads of Hopper move tiles of 32 bits in the order of their registers. That has
+            bank conflicts, and otherwise (`load_pairs` of `schedgen.codegen.library_sm90`) there
+            are selections. This, too, only a GPU tells.
     """
 
     blocks: bool = False
     shared: bool = False
     peeled: bool = False
     prompt: bool = False
+    straight: bool = False
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -56,6 +60,8 @@ INSTANCE = "instance_of"
 """The function of the library that says which of several equal roles a warp has."""
 WAIT = "wait"
 """The function of the library that waits without a hint."""
+STRAIGHT_LOAD, STRAIGHT_STORE = "load_straight", "store_straight"
+"""The functions of the library that move tiles of 32 bits in the order of registers."""
 IN_TURNS = "in_turns"
 """The function of the library for where loops of some turns begin and end."""
 
@@ -81,4 +87,5 @@ def seen(style: Style, used: Collection[str]) -> Style:
         shared=style.shared and INSTANCE in used,
         peeled=style.peeled and IN_TURNS in used,
         prompt=style.prompt and WAIT in used,
+        straight=style.straight and not {STRAIGHT_LOAD, STRAIGHT_STORE}.isdisjoint(used),
     )

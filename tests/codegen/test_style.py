@@ -11,6 +11,7 @@ from schedgen.codegen.emit import emit
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.facts import read_facts
 from schedgen.codegen.style import PLAIN, Style, asked
+from schedgen.driver.emulating import compiled
 from tests.codegen.examples import SPECS, solved
 
 BLOCKS = Style(blocks=True)
@@ -46,6 +47,32 @@ def test_nothing_behind_products() -> None:
     settings = {"tile_m": "64", "tile_n": "32", "slice_n": "32", "consumers": "1"}
     proven, kernel = solved("gemm", "h200", **settings)
     assert emit(proven, kernel, style=BLOCKS) == emit(proven, kernel)
+
+
+def test_straight(tmp_path: Path) -> None:
+    """Tiles of 32 bits without selections; on Blackwell there are none anyway."""
+    proven, kernel = solved(SPECS / "words.yaml", "h200", columns="64")
+    plain, text = emit(proven, kernel), emit(proven, kernel, style=Style(straight=True))
+    assert "def store_pairs(" in plain
+    assert "def store_straight(" in text
+    assert "_pairs(" not in text
+    path = tmp_path / "kernel.py"
+    path.write_text(text, "utf-8")
+    assert read_facts(path).style == ("straight",)
+    with compiled(text, kernel, "sm_90a", banks=True) as made:
+        outcome = made.run({"m": 72, "n": 132})
+    assert outcome.correct
+    assert outcome.clean
+    assert made.banks is not None
+    taken, least = made.banks.passes
+    assert taken > least
+    proven, kernel = solved(SPECS / "words.yaml", "b200", columns="32")
+    assert emit(proven, kernel, style=Style(straight=True)) == emit(proven, kernel)
+
+
+def test_straight_without_such_tiles_is_plain() -> None:
+    proven, kernel = solved("gemm", "h200")
+    assert emit(proven, kernel, style=Style(straight=True)) == emit(proven, kernel)
 
 
 def test_prompt(tmp_path: Path) -> None:
