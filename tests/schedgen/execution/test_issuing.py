@@ -19,13 +19,13 @@ from schedgen.spec.reader import read_spec
 from tests.schedgen.proof.small import EACH, barrier_of, loop, program
 
 
-def model(each: int | None = None, **others: float) -> Machine:
+def model(each: float | None = None, **others: float) -> Machine:
     """h200 with copies that take a warp so long, or without a number for that; and with others of
     copies.
     """
     machine = read_machine("h200")
     kept = [c for c in machine.constants if c.name not in (COPY, ROW, STREAM)]
-    numbers = {COPY: each, **others}
+    numbers: dict[str, float | None] = {COPY: each, **others}
     for name, number in numbers.items():
         if number is not None:
             exact = Fraction(number)
