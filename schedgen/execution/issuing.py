@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from schedgen.kernel import Kernel, Operation
+from schedgen.kernel import Kernel, Operation, Work
 from schedgen.layouts import panel_bytes
 from schedgen.machine import Machine
 from schedgen.program.model import Arrive, Program, Run, Wait
@@ -30,6 +30,8 @@ ROW, STREAM = "copy_row", "copy_per_kib"
 """Constants: cycles for each row of a panel, and for each KiB, of copies that follow each other."""
 _BROUGHT_BY = "TMA"
 """The unit that copies take."""
+_LEAST_BYTES = 16
+"""Of a row of a bulk tensor copy: shorter ones are those of a vector."""
 
 
 def issued(program: Program, kernel: Kernel, machine: Machine) -> Program:
@@ -62,22 +64,28 @@ def issued(program: Program, kernel: Kernel, machine: Machine) -> Program:
 
 def _brought(load: Operation, machine: Machine) -> int:
     """Cycles from copy to copy, if they follow each other, for all that a load consists of."""
-    work = load.work
-    panel = panel_bytes(work.row_bytes)
-    rows = work.rows * -(-work.row_bytes // panel)
+    _, panel = _rows(load.work)
+    amounts = ((ROW, -(-load.work.bytes // panel)), (STREAM, Fraction(load.work.bytes, 1024)))
     return max(
         round(amount * machine.value(constant)) if constant in machine.constant else 0
-        for constant, amount in ((ROW, rows), (STREAM, Fraction(rows * panel, 1024)))
+        for constant, amount in amounts
     )
 
 
 def copies(kernel: Kernel, load: Operation) -> int:
     """Bulk copies that a load consists of."""
-    work = load.work
-    panels = -(-work.row_bytes // panel_bytes(work.row_bytes))
+    rows, panel = _rows(load.work)
+    panels = max(-(-load.work.bytes // (rows * panel)), 1)
     shape = next((a.shape for a in kernel.arguments if a.name == load.tensor), ())
     paged = (one.page_size for one in kernel.ragged if one.table and one.extent in shape)
-    return panels * next((-(-work.rows // size) for size in paged), 1)
+    return panels * next((-(-rows // size) for size in paged), 1)
+
+
+def _rows(work: Work) -> tuple[int, int]:
+    """Rows of a panel and bytes of each; a vector is a row."""
+    if work.rows == 1 or work.row_bytes < _LEAST_BYTES:
+        return 1, max(work.bytes, 1)
+    return work.rows, panel_bytes(work.row_bytes)
 
 
 def _spared(program: Program, machine: Machine) -> dict[str, int]:

@@ -54,6 +54,13 @@ def test_a_copy_for_each_panel(settings: dict[str, str], wanted: dict[str, int])
     assert of_loads(kernel("gemm", **settings)) == wanted
 
 
+def test_parts_of_a_tile_and_vectors() -> None:
+    """A step's part of rows that are two panels wide is one copy, and so is a vector."""
+    found = of_loads(kernel("gemm_fp8_blocks"))
+    assert found == {"LA": 1, "LB": 1, "LFA": 1, "LFB": 1}
+    assert of_loads(kernel("attention_bwd_kv", head_dim="64"))["LL"] == 1
+
+
 @pytest.mark.parametrize(("page", "wanted"), [("16", 16), ("64", 4), ("256", 2)])
 def test_a_copy_for_each_page(page: str, wanted: int) -> None:
     """Tiles of 128 keys, whose rows are two panels."""
