@@ -36,7 +36,7 @@ from schedgen.reference.problem import Sizes, deciding, stored_tensors
 from schedgen.reference.ragged import dense, inputs_of, numbers, unpaged
 from schedgen.reference.rounding import Array
 from schedgen.reference.sums import Sum, summed_tensors
-from schedgen.tensors import PARTLY
+from schedgen.tensors import INTEGERS, PARTLY
 
 Box = tuple[slice, slice]
 
@@ -115,7 +115,8 @@ class _Evaluation:
             if argument.shape:
                 self.tensors[argument.name] = exact(value)
             else:
-                self.scalars[argument.name] = exact(float(np.float32(value)))
+                whole = argument.dtype in INTEGERS
+                self.scalars[argument.name] = exact(float(value if whole else np.float32(value)))
         missing = {e for a in kernel.arguments for e in a.shape} - {*sizes, *extents}
         if missing:
             raise SchedgenError(f"nothing says how large '{min(missing)}' is; fix: give it")
