@@ -188,7 +188,7 @@ class Harness:
         tensors = [argument for argument in self.plan.kernel.arguments if argument.shape]
         given = [(tensor.name, "cute.Tensor") for tensor in tensors]
         given += [(COUNTER.name, "cute.Tensor")] if self.plan.claims else []
-        given += [(name, "Float32") for name in self.plan.scalars]
+        given += [(name, self.plan.passed_as(name)) for name in self.plan.scalars]
         given += [("sms", "cutlass.Constexpr"), ("stream", "cuda.CUstream")]
         here = {extent: f"n_{extent}" for extent in self.plan.extents}  # tensors may have the name
         body = Source()

@@ -20,7 +20,7 @@ from schedgen.program.model import Program, RoleProgram, Run, Wait
 from schedgen.program.operations import Access
 from schedgen.program.warpgroups import Warpgroups
 from schedgen.ragged import left_out
-from schedgen.tensors import Argument, Ragged
+from schedgen.tensors import INTEGERS, Argument, Ragged
 
 SWIZZLED_ROWS = 8
 """Rows after which the pattern of swizzling repeats (PTX ISA, swizzling modes of tensor maps)."""
@@ -390,9 +390,15 @@ class Plan:
     def scalars(self) -> tuple[str, ...]:
         return tuple(a.name for a in self.kernel.arguments if not a.shape)
 
+    def passed_as(self, scalar: str) -> str:
+        """The type of a scalar that is passed."""
+        dtype = next(a.dtype for a in self.kernel.arguments if a.name == scalar)
+        return "Int32" if dtype in INTEGERS else "Float32"
+
     def type_of(self, scalar: str) -> str:
         """The type of a scalar in the kernel: of those that decide on iterations, an integer."""
-        return "Int32" if scalar in whole_scalars(self.kernel) else "Float32"
+        whole = scalar in whole_scalars(self.kernel)
+        return "Int32" if whole else self.passed_as(scalar)
 
     def block(self, extent: str) -> int:
         return prod(axis.block for axis in self.kernel.grid if axis.extent == extent)
