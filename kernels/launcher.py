@@ -140,8 +140,8 @@ class _Frame(threading.local):
     """Memory for the arguments of one call, for each thread its own.
 
     A tensor is its address, its extents as 32-bit integers and, without the last one, its strides
-    in elements as 64-bit integers, all aligned as in C; a scalar is a float, or a 32-bit integer. An array points to
-    each of them, to the stream and to a place for the result.
+    in elements as 64-bit integers, all aligned as in C; a scalar is a float, or a 32-bit integer.
+    An array points to each of them, to the stream and to a place for the result.
     """
 
     def __init__(self, facts: Facts) -> None:

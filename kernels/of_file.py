@@ -45,7 +45,7 @@ class GeneratedKernel:
         fits = len(arguments) == len(self.facts.parameters)
         if fits and all(isinstance(tensor, Tensor) for tensor in tensors):
             given = zip(self.facts.scalars, numbers, strict=True)
-            self._operator(*tensors, *(one.number(value) for one, value in given))
+            self._operator(*tensors, *(one.number(float(value)) for one, value in given))
         else:
             self.run(*arguments)  # which says what is wrong
 

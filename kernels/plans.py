@@ -61,8 +61,8 @@ class Number(float):
 
 
 class Whole(int):
-    """A whole number of 32 bits, an argument that a plan takes from each call anew. What is computed
-    of it is an ordinary number, which no plan would know from another.
+    """A whole number of 32 bits, an argument that a plan takes from each call anew: as it is, for
+    what is computed of it is an ordinary number.
     """
 
     argument: int
