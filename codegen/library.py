@@ -9,6 +9,7 @@ from functools import cache
 
 from schedgen.codegen.library_narrow import NARROW
 from schedgen.codegen.library_ragged import RAGGED
+from schedgen.codegen.library_random import RANDOM
 from schedgen.codegen.library_waits import WAITS
 from schedgen.codegen.trees import parsed
 
@@ -360,38 +361,8 @@ def gelu(x):
     inner = x * (0.7978845608028654 + 0.035677408136300125 * (x * x))
     return 0.5 * x * (1.0 + cute.math.tanh(inner, fastmath=True))
 
-
-def philox(key, counter):
-    """Four words of Philox4x32-7: two products of two words in each round, both halves of each."""
-    (k0, k1), (c0, c1, c2, c3) = key, counter
-    for _ in range(7):
-        first = cutlass.Uint64(c0) * cutlass.Uint64(0xD2511F53)
-        second = cutlass.Uint64(c2) * cutlass.Uint64(0xCD9E8D57)
-        c0, c1, c2, c3 = (
-            cutlass.Uint32(second >> 32) ^ c1 ^ k0,
-            cutlass.Uint32(second),
-            cutlass.Uint32(first >> 32) ^ c3 ^ k1,
-            cutlass.Uint32(first),
-        )
-        k0, k1 = k0 + cutlass.Uint32(0x9E3779B9), k1 + cutlass.Uint32(0xBB67AE85)
-    return c0, c1, c2, c3
-
-
-def uniform(low, high, last, *others):
-    """A random number from 0 to below 1 that depends on whole numbers only: the key, and counters,
-    of which four neighbours along the last one share an evaluation.
-    """
-    zero = cutlass.Uint32(0)
-    counter = [cutlass.Uint32(other) for other in others] + [zero] * (3 - len(others))
-    last = cutlass.Uint32(last)
-    words = philox((cutlass.Uint32(low), cutlass.Uint32(high)), (last >> 2, *counter))
-    odd, upper = (last & 1) != 0, (last & 2) != 0
-    lower_pair = cutlass.select_(odd, words[1], words[0])
-    upper_pair = cutlass.select_(odd, words[3], words[2])
-    word = cutlass.Uint32(cutlass.select_(upper, upper_pair, lower_pair))
-    return (word >> 9 | cutlass.Uint32(0x3F800000)).bitcast(Float32) - 1.0
 '''
-COMMON = WAITS + _BEFORE + NARROW + _BEHIND
+COMMON = WAITS + _BEFORE + NARROW + _BEHIND + RANDOM
 
 
 def used(called: Collection[str], library: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
+from schedgen.codegen.dtypes import scalar_type
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.ir import Code, Name, Stage, code
 from schedgen.codegen.names import Names, element_name
@@ -20,7 +21,7 @@ from schedgen.program.model import Program, RoleProgram, Run, Wait
 from schedgen.program.operations import Access
 from schedgen.program.warpgroups import Warpgroups
 from schedgen.ragged import left_out
-from schedgen.tensors import INTEGERS, Argument, Ragged
+from schedgen.tensors import Argument, Ragged
 
 SWIZZLED_ROWS = 8
 """Rows after which the pattern of swizzling repeats (PTX ISA, swizzling modes of tensor maps)."""
@@ -392,13 +393,11 @@ class Plan:
 
     def passed_as(self, scalar: str) -> str:
         """The type of a scalar that is passed."""
-        dtype = next(a.dtype for a in self.kernel.arguments if a.name == scalar)
-        return "Int32" if dtype in INTEGERS else "Float32"
+        return scalar_type(next(a for a in self.kernel.arguments if a.name == scalar).dtype)
 
     def type_of(self, scalar: str) -> str:
         """The type of a scalar in the kernel: of those that decide on iterations, an integer."""
-        whole = scalar in whole_scalars(self.kernel)
-        return "Int32" if whole else self.passed_as(scalar)
+        return "Int32" if scalar in whole_scalars(self.kernel) else self.passed_as(scalar)
 
     def block(self, extent: str) -> int:
         return prod(axis.block for axis in self.kernel.grid if axis.extent == extent)

@@ -12,8 +12,8 @@ It serves two purposes with one grammar:
 
 from schedgen.expressions.arithmetic import Value, Values, evaluate, evaluate_int
 from schedgen.expressions.arrays import Array, evaluate_arrays
-from schedgen.expressions.counting import OperationCounts, count_operations
 from schedgen.expressions.counters import counters
+from schedgen.expressions.counting import OperationCounts, count_operations
 from schedgen.expressions.derivatives import derivative
 from schedgen.expressions.errors import ExpressionError
 from schedgen.expressions.folding import common, fold, of_this_iteration, replaced

@@ -18,7 +18,6 @@ from types import MappingProxyType
 from schedgen.expressions.errors import ExpressionError, suggest
 from schedgen.expressions.nodes import Call
 
-
 UNIFORM = "uniform"
 """The function of whole numbers (`schedgen.expressions.counters`)."""
 

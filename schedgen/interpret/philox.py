@@ -32,9 +32,9 @@ def uniform(arguments: Sequence[torch.Tensor]) -> torch.Tensor:
     low, high, *others, last = (argument & _WORD for argument in arguments)
     zero = torch.zeros((), dtype=torch.int64, device=last.device)
     counter = [last >> 2, *reversed(others), *[zero] * (3 - len(others))]
-    words = torch.stack(torch.broadcast_tensors(*philox((low, high), counter)))
-    chosen = (last & 3).broadcast_to(words.shape[1:])[None]
-    word = words.gather(0, chosen)[0]
+    w0, w1, w2, w3 = philox((low, high), counter)
+    odd, upper = (last & 1).bool(), (last & 2).bool()
+    word = torch.where(upper, torch.where(odd, w3, w2), torch.where(odd, w1, w0))
     return (word >> 9).to(torch.float32) * 2.0**-23
 
 

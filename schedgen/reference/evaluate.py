@@ -115,8 +115,8 @@ class _Evaluation:
             if argument.shape:
                 self.tensors[argument.name] = exact(value)
             else:
-                whole = argument.dtype in INTEGERS
-                self.scalars[argument.name] = exact(float(value if whole else np.float32(value)))
+                number = value if argument.dtype in INTEGERS else np.float32(value)
+                self.scalars[argument.name] = exact(float(number))
         missing = {e for a in kernel.arguments for e in a.shape} - {*sizes, *extents}
         if missing:
             raise SchedgenError(f"nothing says how large '{min(missing)}' is; fix: give it")

@@ -10,7 +10,6 @@ from schedgen.expressions import Expression, Name, of_this_iteration, references
 from schedgen.kernel import Piece, Read
 from schedgen.layouts import DTYPE_BITS
 from schedgen.spec.dimensions import Index
-from schedgen.spec.layout import Layout
 from schedgen.spec.names import MAX_DISTANCE, Names
 from schedgen.spec.values import Location, Path
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from schedgen.errors import suggest
 from schedgen.expressions import (
     Expression,
     ExpressionError,
