@@ -19,8 +19,8 @@ class Fragment:
     A thread's rows begin at ``row_first``, an expression over ``thread``, and are ``row_step``
     apart; element v is in the one with the number ``row``, an expression over ``v``. Its column is
     the sum of ``column_first``, over ``thread``, and ``column_step``, over ``v``; where threads
-    have pairs of neighbours, ``pair_step`` is that of the first of two. ``packed`` says whether there
-    are instructions for two neighbouring elements. A tile has a multiple of
+    have pairs of neighbours, ``pair_step`` is that of the first of two. ``packed`` says whether
+    there are instructions for two neighbouring elements. A tile has a multiple of
     ``repeat`` columns. ``load_bytes`` is the library's function that loads tiles of 8-bit elements
     from shared memory, ``load_halves`` the one for elements of two numbers; ``load_words`` and
     ``store_words`` are those for elements of 32 bits.

@@ -391,13 +391,10 @@ class Plan:
     def scalars(self) -> tuple[str, ...]:
         return tuple(a.name for a in self.kernel.arguments if not a.shape)
 
-    def passed_as(self, scalar: str) -> str:
-        """The type of a scalar that is passed."""
-        return scalar_type(next(a for a in self.kernel.arguments if a.name == scalar).dtype)
-
     def type_of(self, scalar: str) -> str:
         """The type of a scalar in the kernel: of those that decide on iterations, an integer."""
-        return "Int32" if scalar in whole_scalars(self.kernel) else self.passed_as(scalar)
+        dtypes = {argument.name: argument.dtype for argument in self.kernel.arguments}
+        return "Int32" if scalar in whole_scalars(self.kernel) else scalar_type(dtypes[scalar])
 
     def block(self, extent: str) -> int:
         return prod(axis.block for axis in self.kernel.grid if axis.extent == extent)

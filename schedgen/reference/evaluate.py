@@ -120,8 +120,7 @@ class _Evaluation:
         missing = {e for a in kernel.arguments for e in a.shape} - {*sizes, *extents}
         if missing:
             raise SchedgenError(f"nothing says how large '{min(missing)}' is; fix: give it")
-        named = deciding(kernel) & self.scalars.keys()
-        whole = {name: int(self.scalars[name].value) for name in named}
+        whole = {n: int(self.scalars[n].value) for n in deciding(kernel) & self.scalars.keys()}
         walk = kernel.walk
         names = (walk.listed, walk.count, walk.full, walk.order) if walk else ()
         walked = (np.asarray(inputs[name], np.float64) if name else None for name in names)
