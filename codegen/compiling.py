@@ -136,7 +136,7 @@ def _arguments(facts: Facts) -> list[Any]:
     cutlass: Any = import_module("cutlass")
     passed = (*facts.tensors, *([COUNTER] if facts.counted else []))
     tensors = [_tensor(cutlass, parameter) for parameter in passed]
-    return [*tensors, *(getattr(cutlass, DTYPES[p.dtype])(1.0) for p in facts.scalars)]
+    return [*tensors, *(getattr(cutlass, DTYPES[p.dtype])(1) for p in facts.scalars)]
 
 
 def _tensor(cutlass: Any, parameter: Parameter) -> Any:

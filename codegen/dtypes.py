@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from schedgen.tensors import INTEGERS
+
 DTYPES = {
     "bf16": "BFloat16",
     "fp16": "Float16",
@@ -25,3 +27,8 @@ AS_FLOAT = {
 """Calls that convert elements of 8 bits in registers to float32: several neighbours at a time."""
 NUMBERS = {"e2m1x2": "Float4E2M1FN"}
 """Of the numbers that elements consist of, where these are several."""
+
+
+def scalar_type(dtype: str) -> str:
+    """The class of a scalar argument: all but integers are passed as float32."""
+    return DTYPES[dtype] if dtype in INTEGERS else "Float32"

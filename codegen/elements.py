@@ -12,7 +12,7 @@ from schedgen.codegen.fragment import Fragment
 from schedgen.codegen.operands import Operand, Shape, written
 from schedgen.codegen.registers import initial_value
 from schedgen.codegen.source import Source
-from schedgen.expressions import Call, Expression, Name, references
+from schedgen.expressions import Call, Expression, Name, counters, references
 from schedgen.expressions.nodes import walk
 from schedgen.kernel import Operation, Space
 
@@ -205,8 +205,12 @@ class Elements:
     def coordinates(self, formulas: Formulas, first: str = "", *, rows: bool = False) -> None:
         """``row`` and ``column`` in the tensor of element v, or of row v, where formulas ask."""
         names = {name.name for _, formula in formulas for name in references(formula)}
+        counted = {name.name for _, formula in formulas for name in counters(formula)}
         row = self.fragment.row_at("v") if rows else self.fragment.element_row
-        for name, at in (("row", row), ("column", self.fragment.element_column)):
+        column = self.fragment.element_column
+        if "column" in counted:  # neighbours share what random numbers are made of
+            column = self.fragment.paired_column
+        for name, at in (("row", row), ("column", column)):
             if name in names and name not in self.operands:
                 self.uses |= {f"{name}_0", self.thread()}
                 more = f"{first} + " if first and name == "column" else ""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.trees import read_tree
+from schedgen.tensors import INTEGERS
 
 if TYPE_CHECKING:
     from schedgen.kernel import Kernel
@@ -50,6 +51,15 @@ class Parameter:
     name: str
     extents: tuple[str, ...]
     dtype: str
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has integers."""
+        return self.dtype in INTEGERS
+
+    def number(self, value: float) -> float:
+        """``value`` as it is passed for this scalar: an int if it is one of integers."""
+        return int(value) if self.whole else float(value)
 
 
 COUNTER = Parameter("counter", ("counters",), "i32")

@@ -82,6 +82,9 @@ def code(expression: Expression, look: Look, functions: Mapping[str, str] | None
             for other in rest:
                 first = f"cute.arch.f{function}({first}, {other}, nan=True)"
             return first
+        case Call("uniform", (low, high, *others, last)):
+            words = ", ".join(_counter(each, look) for each in (low, high, last, *reversed(others)))
+            return f"uniform({words})"
         case Call(function, (argument,)) if function in known:
             return known[function].format(again(argument))
         case _:
@@ -90,6 +93,21 @@ def code(expression: Expression, look: Look, functions: Mapping[str, str] | None
                 rule="no-emitter-for-formula",
                 fix="write it with arithmetic, comparisons and the functions of docs/spec.md",
             )
+
+
+def _counter(expression: Expression, look: Look) -> str:
+    """A sum, difference or product of whole numbers, which are 32-bit integers: modulo 2^32."""
+    match expression:
+        case Number(value):
+            return str(int(value))
+        case Name():
+            return look(expression)
+        case Unary(sign, operand):
+            return f"({sign}{_counter(operand, look)})"
+        case Binary(operator, left, right):
+            return f"({_counter(left, look)} {operator} {_counter(right, look)})"
+        case _:
+            raise AssertionError(expression)
 
 
 def scalar(expression: Expression) -> Code:
@@ -104,7 +122,7 @@ def scalar(expression: Expression) -> Code:
     return piece(text, *(ir.Name(name.name) for name in found))
 
 
-_LIBRARY = {"sigmoid": "sigmoid", "silu": "sigmoid", "gelu": "gelu"}
+_LIBRARY = {"sigmoid": "sigmoid", "silu": "sigmoid", "gelu": "gelu", "uniform": "uniform"}
 
 
 def library_functions(expression: Expression) -> tuple[str, ...]:

@@ -20,8 +20,9 @@ class Fragment:
 
     A thread's rows begin at ``row_first``, an expression over ``thread``, and are ``row_step``
     apart; element v is in the one with the number ``row``, an expression over ``v``. Its column is
-    the sum of ``column_first``, over ``thread``, and ``column_step``, over ``v``. ``packed`` says
-    whether there are instructions for two neighbouring elements. A tile has a multiple of
+    the sum of ``column_first``, over ``thread``, and ``column_step``, over ``v``; where threads
+    have pairs of neighbours, ``pair_step`` is that of the first of two. ``packed`` says whether
+    there are instructions for two neighbouring elements. A tile has a multiple of
     ``repeat`` columns. ``load_bytes`` is the library's function that loads tiles of 8-bit elements
     from shared memory, ``load_halves`` the one for elements of two numbers; ``load_words`` and
     ``store_words`` are those for elements of 32 bits.
@@ -35,6 +36,7 @@ class Fragment:
     column_first: str
     column_step: str
     packed: bool
+    pair_step: str = ""
     repeat: int = 1
     load_bytes: str = "load_tile"
     load_halves: str = "load_tile"
@@ -59,6 +61,15 @@ class Fragment:
         """Where the column of element ``v`` lies in the tile."""
         return " + ".join(filter(None, (self.column_first, self.column_step)))
 
+    @property
+    def paired_column(self) -> str:
+        """The same with the place in a pair as a bit, where the tile begins at an even column: so
+        that the compiler sees which of its bits neighbours have in common.
+        """
+        if not self.pair_step:
+            return self.element_column
+        return f"{self.column_first} + {self.pair_step} | v % 2"
+
 
 WGMMA = Fragment(
     rows=64,
@@ -69,6 +80,7 @@ WGMMA = Fragment(
     column_first="2 * (thread % 4)",
     column_step="8 * (v // 4) + v % 2",
     packed=False,
+    pair_step="8 * (v // 4)",
     repeat=8,
     load_bytes="load_bytes",
     load_halves="load_halves",

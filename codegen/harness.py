@@ -8,6 +8,7 @@ from functools import partial
 from itertools import takewhile
 
 from schedgen.codegen.architecture import Architecture
+from schedgen.codegen.dtypes import scalar_type
 from schedgen.codegen.events import Silent
 from schedgen.codegen.facts import COUNTER
 from schedgen.codegen.frame import Frame
@@ -188,7 +189,8 @@ class Harness:
         tensors = [argument for argument in self.plan.kernel.arguments if argument.shape]
         given = [(tensor.name, "cute.Tensor") for tensor in tensors]
         given += [(COUNTER.name, "cute.Tensor")] if self.plan.claims else []
-        given += [(name, "Float32") for name in self.plan.scalars]
+        scalars = [argument for argument in self.plan.kernel.arguments if not argument.shape]
+        given += [(scalar.name, scalar_type(scalar.dtype)) for scalar in scalars]
         given += [("sms", "cutlass.Constexpr"), ("stream", "cuda.CUstream")]
         here = {extent: f"n_{extent}" for extent in self.plan.extents}  # tensors may have the name
         body = Source()

@@ -9,6 +9,7 @@ from functools import cache
 
 from schedgen.codegen.library_narrow import NARROW
 from schedgen.codegen.library_ragged import RAGGED
+from schedgen.codegen.library_random import RANDOM
 from schedgen.codegen.library_waits import WAITS
 from schedgen.codegen.trees import parsed
 
@@ -359,8 +360,9 @@ def gelu(x):
     """The tanh approximation."""
     inner = x * (0.7978845608028654 + 0.035677408136300125 * (x * x))
     return 0.5 * x * (1.0 + cute.math.tanh(inner, fastmath=True))
+
 '''
-COMMON = WAITS + _BEFORE + NARROW + _BEHIND
+COMMON = WAITS + _BEFORE + NARROW + _BEHIND + RANDOM
 
 
 def used(called: Collection[str], library: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
+from schedgen.codegen.dtypes import scalar_type
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.ir import Code, Name, Stage, code
 from schedgen.codegen.names import Names, element_name
@@ -392,7 +393,8 @@ class Plan:
 
     def type_of(self, scalar: str) -> str:
         """The type of a scalar in the kernel: of those that decide on iterations, an integer."""
-        return "Int32" if scalar in whole_scalars(self.kernel) else "Float32"
+        dtypes = {argument.name: argument.dtype for argument in self.kernel.arguments}
+        return "Int32" if scalar in whole_scalars(self.kernel) else scalar_type(dtypes[scalar])
 
     def block(self, extent: str) -> int:
         return prod(axis.block for axis in self.kernel.grid if axis.extent == extent)

@@ -22,6 +22,7 @@ from schedgen.kernels.attention_decode import attention_decode
 from schedgen.kernels.attention_op import attention, attention_blocks
 from schedgen.kernels.attention_scaled_op import attention_values, scaled_attention
 from schedgen.kernels.cross_entropy_op import linear_cross_entropy
+from schedgen.kernels.dropout_op import dropout, gemm_dropout
 from schedgen.kernels.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -68,10 +69,12 @@ __all__ = [
     "attention_blocks",
     "attention_decode",
     "attention_values",
+    "dropout",
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
     "gemm",
+    "gemm_dropout",
     "gemm_gated",
     "gemm_rms",
     "gemm_rotary",

@@ -110,6 +110,7 @@ def fused(
     addend: bool = False,
     b_layout: str = "nk",
     grouped: bool = False,
+    dropped: bool = False,
 ) -> tuple[Tile, Launcher]:
     """The kernel of a product whose epilogue does more, or of groups, and its output tiles: it is
     never split or transposed, and only of groups there is one that reads b along n. The arguments
@@ -126,6 +127,7 @@ def fused(
         scaled=scaled,
         squares=squares,
         grouped=grouped,
+        dropped=dropped,
     )
     tile = tiling.best(product, shape, multiprocessors(device), addend=addend)
     return tile, library.launcher(device, product.spec, **product.settings(tile))

@@ -100,8 +100,7 @@ def result_shape(
         allowed = f"batch dimensions that broadcast with {tuple(a.shape[:-2])}"
         raise ArgumentValueError(b_name, got, allowed, fix)
     shape = torch.Size((*outer, m, n))
-    if c is not None:
-        _check_addend(c, shape)
+    check_addend("c", c, shape)
     return shape
 
 
@@ -115,10 +114,11 @@ def _broadcast(*shapes: torch.Size) -> torch.Size | None:
         return None
 
 
-def _check_addend(c: Tensor, shape: torch.Size) -> None:
-    if _broadcast(c.shape, shape) != shape:
+def check_addend(name: str, c: Tensor | None, shape: torch.Size) -> None:
+    """Raises ArgumentValueError unless ``c`` broadcasts to ``shape``."""
+    if c is not None and _broadcast(c.shape, shape) != shape:
         got, allowed = f"its shape is {tuple(c.shape)}", f"what broadcasts to {tuple(shape)}"
-        raise ArgumentValueError("c", got, allowed, "reshape c")
+        raise ArgumentValueError(name, got, allowed, f"reshape {name}")
 
 
 def check_out(out: Tensor, shape: torch.Size, dtype: torch.dtype) -> None:

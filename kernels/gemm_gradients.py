@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from schedgen.kernels import gated_op, gemm_op, grouped_op, rms_op
+from schedgen.kernels import dropout_op, gated_op, gemm_op, grouped_op, rms_op
 
 Gradients = Callable[..., tuple[Tensor | None, ...]]
 
@@ -140,6 +140,33 @@ def _of_rms(ctx: Any, gradient: Tensor, of_r: Tensor) -> tuple[Tensor | None, ..
     return *_of_operands(needed[:2], inside, a, b), of_c, None, None
 
 
+# -- dropout --------------------------------------------------------------------------------------
+
+
+def _save_dropped(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    del output
+    *tensors, ctx.p, ctx.scale, ctx.low, ctx.high = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _of_dropped(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    a, b, bias, residual = ctx.saved_tensors
+    needed = ctx.needs_input_grad
+    of_residual = _summed(gradient, residual) if needed[3] else None
+    inside = dropout_op.ELEMENTS(gradient, ctx.p, ctx.scale, ctx.low, ctx.high)
+    of_bias = _summed(inside, bias) if needed[2] else None
+    return *_of_operands(needed[:2], inside, a, b), of_bias, of_residual, None, None, None, None
+
+
+def _save_drawn(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    del output
+    _, *ctx.drawn = inputs
+
+
+def _of_elements(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    return dropout_op.ELEMENTS(gradient, *ctx.drawn), None, None, None, None
+
+
 # -- products of groups ---------------------------------------------------------------------------
 
 
@@ -181,6 +208,8 @@ for operator in gemm_op.PRODUCTS:
 gemm_op.ACTIVATED.differentiate(_save_all, _of_activated)
 rms_op.SCALED.differentiate(_save_all, _of_scaled)
 rms_op.RMS.differentiate(_save_rms, _of_rms)
+dropout_op.PRODUCT.differentiate(_save_dropped, _of_dropped)
+dropout_op.ELEMENTS.differentiate(_save_drawn, _of_elements)
 grouped_op.GROUPED.differentiate(_save_groups, _of_groups)
 for name, (operator, _) in gated_op.OPERATORS.items():
     operator.differentiate(_save_all, _of_gated(name))

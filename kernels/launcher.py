@@ -36,6 +36,8 @@ DTYPES = {
 }
 """Data types of arguments."""
 
+_C = dict.fromkeys(DTYPES, "f") | {"i32": "i"}
+"""How `struct` calls scalars of kernels."""
 _ARCHITECTURES = {(9, 0): "sm_90a", (10, 0): "sm_100a"}
 
 
@@ -125,7 +127,8 @@ def frame_layout(facts: Facts) -> plans.Layout:
     """Where in memory the arguments of a generated file's host function are, see `_Frame`."""
     passed = (*facts.tensors, *([COUNTER] if facts.counted else []))
     ranks = [len(parameter.extents) for parameter in passed]
-    pieces = [f"P{rank}i{rank - 1}q" for rank in ranks] + ["f"] * len(facts.scalars) + ["P"]
+    pieces = [f"P{rank}i{rank - 1}q" for rank in ranks] + [_C[s.dtype] for s in facts.scalars]
+    pieces.append("P")
     places = (
         struct.calcsize("@" + "".join(pieces[:n]) + f"0{piece[0]}")
         for n, piece in enumerate(pieces)
@@ -137,8 +140,8 @@ class _Frame(threading.local):
     """Memory for the arguments of one call, for each thread its own.
 
     A tensor is its address, its extents as 32-bit integers and, without the last one, its strides
-    in elements as 64-bit integers, all aligned as in C; a scalar is a float. An array points to
-    each of them, to the stream and to a place for the result.
+    in elements as 64-bit integers, all aligned as in C; a scalar is a float, or a 32-bit integer.
+    An array points to each of them, to the stream and to a place for the result.
     """
 
     def __init__(self, facts: Facts) -> None:

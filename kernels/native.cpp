@@ -74,6 +74,7 @@ struct Address {
 struct Scalar {
   int64_t offset, argument;
   double factor;
+  bool whole;  // an integer of 32 bits, which has no factor
 };
 
 // The call of a host function; see schedgen.kernels.launcher._Frame for what a frame is.
@@ -120,7 +121,8 @@ struct Plan {
 };
 
 struct Operator {
-  std::string types;  // T tensor, W one that is overwritten, O one or None, F float, B bool, I int
+  std::string types;  // T tensor, W one that is overwritten, O one or None, F float, B bool, I int,
+                      // N an int of 32 bits that each call has anew
   int64_t results = 0;
   std::mutex lock;
   std::unordered_map<std::string, std::shared_ptr<const Plan>> plans;
@@ -179,6 +181,8 @@ class Call {
           if (!(one.number - one.number == 0)) return false;  // infinite or no number
           put(key, one.number > 0 ? 1 : one.number < 0 ? -1 : 0);
           if (op_.types[n] == 'U') put(key, one.number == 1);
+          continue;
+        case 'N':
           continue;
         case 'B':
         case 'I':
@@ -248,7 +252,7 @@ class Call {
       std::memcpy(&one.number, &value, sizeof one.number);
     } else if (type == 'B') {
       one.number = static_cast<bool>(value & 0xff);
-    } else if (type == 'I') {
+    } else if (type == 'I' || type == 'N') {
       one.number = static_cast<double>(static_cast<int64_t>(value));
     } else {
       if (type == 'O') {
@@ -353,7 +357,13 @@ class Call {
       std::memcpy(frame + one.offset, &data, sizeof data);
     }
     for (const Scalar &one : launch.scalars) {
-      float value = static_cast<float>(arguments_[one.argument].number * one.factor);
+      double number = arguments_[one.argument].number;
+      if (one.whole) {
+        int32_t value = static_cast<int32_t>(number);
+        std::memcpy(frame + one.offset, &value, sizeof value);
+        continue;
+      }
+      float value = static_cast<float>(number * one.factor);
       std::memcpy(frame + one.offset, &value, sizeof value);
     }
     std::memcpy(frame + launch.stream, &stream, sizeof stream);
@@ -474,7 +484,7 @@ class Reader {
       int64_t offset = word(), argument = word(), bits = word();
       double factor;
       std::memcpy(&factor, &bits, sizeof factor);
-      one.scalars.push_back({offset, argument, factor});
+      one.scalars.push_back({offset, argument, factor, word() != 0});
     }
     one.frame = words(word());
     return one;

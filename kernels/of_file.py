@@ -15,6 +15,8 @@ from schedgen.kernels.launcher import DTYPES, launcher
 from schedgen.kernels.operators import Operator
 
 _SHOWN = 16
+_WHOLE = 1 << 31
+"""Integers of kernels are below this, and not below minus this."""
 
 
 class GeneratedKernel:
@@ -42,7 +44,8 @@ class GeneratedKernel:
         tensors, numbers = arguments[:count], arguments[count:]
         fits = len(arguments) == len(self.facts.parameters)
         if fits and all(isinstance(tensor, Tensor) for tensor in tensors):
-            self._operator(*tensors, *map(float, numbers))
+            given = zip(self.facts.scalars, numbers, strict=True)
+            self._operator(*tensors, *(one.number(float(value)) for one, value in given))
         else:
             self.run(*arguments)  # which says what is wrong
 
@@ -60,7 +63,8 @@ class GeneratedKernel:
             if parameter.extents:
                 tensors.append(_fitting(parameter, argument, extents))
         _covered(self.facts, extents)
-        scalars = [a if isinstance(a, float) else float(a) for a in arguments[len(tensors) :]]
+        given = zip(self.facts.scalars, arguments[len(tensors) :], strict=True)
+        scalars = [_number(one, value) for one, value in given]
         device = checks.devices(**{p.name: t for p, t in zip(wanted, tensors, strict=False)})
         launcher(self.path, device).launch(tensors, scalars)
 
@@ -76,8 +80,21 @@ class GeneratedKernel:
             f"Tensor({written[p.name]}!) {p.name}_" if p.name in written else f"Tensor {p.name}_"
             for p in self.facts.tensors
         ]
-        takes += [f"float {scalar.name}_" for scalar in self.facts.scalars]
-        return Operator(f"{name}({', '.join(takes)}) -> ()", self.run, _nothing)
+        scalars = self.facts.scalars
+        takes += [f"{'int' if scalar.whole else 'float'} {scalar.name}_" for scalar in scalars]
+        anew = [f"{scalar.name}_" for scalar in scalars if scalar.whole]
+        return Operator(f"{name}({', '.join(takes)}) -> ()", self.run, _nothing, anew=anew)
+
+
+def _number(parameter: Parameter, value: Tensor | float) -> float:
+    """A scalar as kernels take it; one of a plan stays one."""
+    if not parameter.whole:
+        return value if isinstance(value, float) else float(value)
+    whole = value if isinstance(value, int) else int(value)
+    if not -_WHOLE <= whole < _WHOLE:
+        allowed = f"from {-_WHOLE} to {_WHOLE - 1}"
+        raise ArgumentValueError(parameter.name, f"it is {whole}", allowed, "pass its low 32 bits")
+    return whole
 
 
 def _nothing(*arguments: object) -> None:

@@ -55,6 +55,8 @@ class Operator:
     Args:
         schema: results are tensors, or none where tensor arguments are overwritten.
         units: numbers of which ``compute`` asks whether they are 1; of others plans know the sign.
+        anew: integers of 32 bits that are passed on to kernels as they are, such as seeds, of which
+            plans know nothing; others are part of what plans are for.
 
     Attributes:
         public: the operator of torch.
@@ -68,12 +70,20 @@ class Operator:
         fake: Callable[..., Any],
         *,
         units: Collection[str] = (),
+        anew: Collection[str] = (),
     ) -> None:
         self._name, self._takes, returns = _parsed(schema)
         self._letters = "".join(
-            "W" if "!" in kind else "U" if name in units else _LETTERS[kind]
+            "W"
+            if "!" in kind
+            else "U"
+            if name in units
+            else "N"
+            if name in anew
+            else _LETTERS[kind]
             for name, kind in self._takes
         )
+        self._anew = [n for n, (name, _) in enumerate(self._takes) if name in anew]
         self._results = returns.count("Tensor")
         self._written = [n for n, (_, kind) in enumerate(self._takes) if "!" in kind]
         self._compute = compute
@@ -176,7 +186,7 @@ class Operator:
         if not again:  # new, or known to have no plan
             return
         try:
-            with plans.planning(arguments) as recorder:
+            with plans.planning(arguments, self._anew) as recorder:
                 results = self._compute(*recorder.arguments)
             found = results if self._results > 1 else [results] * self._results
             compiled.keep(signature, plans.encoded(recorder.plan(found)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -60,6 +60,19 @@ class Number(float):
     __rmul__ = __mul__
 
 
+class Whole(int):
+    """A whole number of 32 bits, an argument that a plan takes from each call anew: as it is, for
+    what is computed of it is an ordinary number.
+    """
+
+    argument: int
+
+    def __new__(cls, value: int, argument: int) -> Whole:
+        made = super().__new__(cls, value)
+        made.argument = argument
+        return made
+
+
 COUNTER = -1
 """The source of an address that is the counter of the stream (`schedgen.kernels.counters`)."""
 
@@ -75,11 +88,12 @@ class Address(NamedTuple):
 
 
 class Scalar(NamedTuple):
-    """A number of a launch that is an argument times a factor."""
+    """A number of a launch that is an argument times a factor; an integer if ``whole``."""
 
     offset: int
     argument: int
     factor: float
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +191,11 @@ class Recorder(TorchDispatchMode):
         arguments: stand-ins of the operator's arguments.
     """
 
-    def __init__(self, arguments: Sequence[Any]) -> None:
+    def __init__(self, arguments: Sequence[Any], anew: Collection[int]) -> None:
         super().__init__()
         tensors = [a for a in arguments if isinstance(a, Tensor)]
         self.device = tensors[0].device
-        self.arguments = list(_stand_ins(arguments))
+        self.arguments = list(_stand_ins(arguments, anew))
         self._sources = {
             layouts.storage(a): n
             for n, a in reversed(list(enumerate(self.arguments)))
@@ -247,12 +261,13 @@ class Recorder(TorchDispatchMode):
         if counted:
             addresses.append(Address(places[len(tensors)], COUNTER, 0))
             values += (0, 1)
-        numbers = [
-            Scalar(place, scalar.argument, scalar.factor)
-            for place, scalar in zip(places[len(tensors) + counted :], scalars, strict=False)
-            if isinstance(scalar, Number)
-        ]
-        frame = struct.pack(target.layout.format, *values, *map(float, scalars), 0)
+        numbers: list[Scalar] = []
+        for place, scalar in zip(places[len(tensors) + counted :], scalars, strict=False):
+            if isinstance(scalar, Number):
+                numbers.append(Scalar(place, scalar.argument, scalar.factor))
+            elif isinstance(scalar, Whole):
+                numbers.append(Scalar(place, scalar.argument, 1.0, whole=True))
+        frame = struct.pack(target.layout.format, *values, *scalars, 0)
         self._steps.append(Launch(target, tuple(addresses), tuple(numbers), frame))
 
     def plan(self, results: Sequence[Tensor]) -> Plan:
@@ -281,9 +296,11 @@ class Recorder(TorchDispatchMode):
 
 
 @contextmanager
-def planning(arguments: Sequence[Any]) -> Generator[Recorder]:
-    """Within it, launches of this thread are written down; ``arguments`` are those of a call."""
-    recorder = Recorder(arguments)
+def planning(arguments: Sequence[Any], anew: Collection[int] = ()) -> Generator[Recorder]:
+    """Within it, launches of this thread are written down; ``arguments`` are those of a call, of
+    which the integers in the places ``anew`` are others in each call.
+    """
+    recorder = Recorder(arguments, anew)
     before, _current.recorder = _current.recorder, recorder
     try:
         with recorder:
@@ -320,7 +337,7 @@ def _call(one: Launch) -> list[int]:
     words.append(len(one.scalars))
     for scalar in one.scalars:
         (bits,) = struct.unpack("q", struct.pack("d", scalar.factor))
-        words += [scalar.offset, scalar.argument, bits]
+        words += [scalar.offset, scalar.argument, bits, int(scalar.whole)]
     frame = one.frame + bytes(-len(one.frame) % 8)
     return [*words, len(frame) // 8, *struct.unpack(f"{len(frame) // 8}q", frame)]
 
@@ -343,7 +360,7 @@ CODES = {
 """Numbers of data types in the C interface of torch."""
 
 
-def _stand_ins(arguments: Sequence[Any]) -> Generator[Any]:
+def _stand_ins(arguments: Sequence[Any], anew: Collection[int]) -> Generator[Any]:
     """Arguments without data; tensors that begin at one address share what they have instead."""
     tensors = [a for a in arguments if isinstance(a, Tensor)]
     storages: dict[int, Any] = {}
@@ -357,6 +374,8 @@ def _stand_ins(arguments: Sequence[Any]) -> Generator[Any]:
             yield empty.set_(storages[start], 0, argument.shape, argument.stride())
         elif isinstance(argument, float):
             yield Number(argument, n)
+        elif n in anew:
+            yield Whole(argument, n)
         else:
             yield argument
 

@@ -65,7 +65,8 @@ def record(
     device = device or check_device()
     launcher = Launcher(path, device)
     tensors = inputs(facts, extents, device)
-    numbers = [(scalars or {}).get(parameter.name, 1.0) for parameter in facts.scalars]
+    given_numbers = scalars or {}
+    numbers = [one.number(given_numbers.get(one.name, 1.0)) for one in facts.scalars]
     words = torch.zeros(HEADER + len(table.roles) * ROOM, dtype=torch.int32, device=device)
     words[:HEADER] = torch.tensor([block, ROOM], dtype=torch.int32)
     given = [*tensors.values(), words]

@@ -28,6 +28,7 @@ from schedgen.driver.lock_file import Lock, LockedKernel
 from schedgen.kernels import (
     attention_scaled_op,
     cross_entropy_op,
+    dropout_op,
     mixed_op,
     quantized_op,
     rotary_op,
@@ -135,6 +136,10 @@ def shipped() -> Iterator[Shipped]:
             one = Product(arch, dtype, b_layout=layout, grouped=True)
             for tile in sizes(one):  # none of fp16
                 yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
+        one = Product(arch, dtype, dropped=True)
+        for tile in sizes(one):
+            yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
+        yield Shipped(dropout_op.SPEC, target, (("dtype", dtype),))
         yield Shipped(cross_entropy_op.SPEC, target, (("dtype", dtype),))
         for half in rotary_op.HALVES:
             yield Shipped(rotary_op.SPEC, target, (("dtype", dtype), ("half", str(half))))

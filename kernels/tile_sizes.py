@@ -73,6 +73,8 @@ FUSED = {
     "sm_100a": TILES["sm_100a"],
 }
 """The same of products with factors or sums of squares of their rows."""
+DROPPED = {"sm_90a": (Tile(), Tile(columns=128)), "sm_100a": TILES["sm_100a"]}
+"""The same of products with dropout."""
 GATED = {
     "sm_90a": (
         *(Tile(), Tile(columns=192), Tile(columns=128, teams=2), Tile(rows=64, columns=128)),

@@ -15,6 +15,7 @@ from schedgen.driver import lock_file
 from schedgen.kernels.errors import DeviceError
 from schedgen.kernels.tile_sizes import (
     ALONG_M,
+    DROPPED,
     FUSED,
     GATED,
     GROUPED,
@@ -48,6 +49,7 @@ class Product:
         a_layout: extents of a in memory: ``mk`` or ``km``.
         groups_along_k: instead of ``grouped``, groups of rows of both operands, each with a result
             of its own: a lies along m, b along n, and k of a shape is that of a group.
+        dropped: elements of the product are dropped before something is added.
     """
 
     arch: str
@@ -62,6 +64,7 @@ class Product:
     grouped: bool = False
     a_layout: str = "mk"
     groups_along_k: bool = False
+    dropped: bool = False
 
     @property
     def spec(self) -> str:
@@ -72,8 +75,8 @@ class Product:
             return "gemm_grouped_k" if self.groups_along_k else "gemm_grouped"
         if self.scaled or self.squares:
             return "gemm_rms" if self.squares else "gemm_scaled"
-        if self.activated:
-            return "gemm_epilogue"
+        if self.activated or self.dropped:
+            return "gemm_dropout" if self.dropped else "gemm_epilogue"
         if self.transposed:
             return "gemm_transposed"
         return "gemm_symmetric" if self.symmetric else "gemm"
@@ -234,6 +237,8 @@ def sizes(product: Product) -> tuple[Tile, ...]:
     if product.grouped:
         layouts = GROUPED.get(product.arch, {}) if product.dtype == "bf16" else {}
         return layouts.get(product.b_layout, ())
+    if product.dropped:
+        return DROPPED.get(product.arch, ())
     if product.gate or product.scaled or product.squares:
         return (GATED if product.gate else FUSED).get(product.arch, ())
     along_k = product.b_layout == "nk" and not product.symmetric

@@ -38,7 +38,7 @@ PARTLY = "partly"
 LARGEST = (1 << 30) - 1
 """What a size is limited to where no tensor has room for it."""
 INTEGERS = ("i32",)
-"""Data types of arguments that say sizes; no tile has them."""
+"""Data types of arguments that say sizes, and of scalars to count with; no tile has them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,8 @@ class _Loaded:
         launcher = self._launchers.get(one.file) or Launcher(path, device, one.manner.sms)
         self._launchers[one.file] = launcher
         facts = launcher.facts
-        numbers = [one.manner.scalars.get(parameter.name, 1.0) for parameter in facts.scalars]
+        said = one.manner.scalars
+        numbers = [scalar.number(said.get(scalar.name, 1.0)) for scalar in facts.scalars]
         there = {extent for parameter in facts.tensors for extent in parameter.extents}
         tensors = inputs(facts, {n: s for n, s in one.extents[run].items() if n in there}, device)
         for name, values in one.arrays[run].items():

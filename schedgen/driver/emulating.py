@@ -26,6 +26,7 @@ from schedgen.driver.inputs import (
     without_padding,
 )
 from schedgen.kernel import Kernel
+from schedgen.tensors import INTEGERS
 
 if TYPE_CHECKING:
     from schedgen.emulator.emulation import EmulatedDevice, Report
@@ -248,7 +249,11 @@ def _passed(
 ) -> list[Any]:
     """The arguments of ``launch`` but the last two."""
     tensors = [_dynamic(torch.as_tensor(values[a.name])) for a in kernel.arguments if a.shape]
-    scalars = [float(values[a.name]) for a in kernel.arguments if not a.shape]
+    scalars = [
+        (int if a.dtype in INTEGERS else float)(values[a.name])
+        for a in kernel.arguments
+        if not a.shape
+    ]
     return [*tensors, *([] if counter is None else [_dynamic(counter)]), *scalars]
 
 

@@ -24,7 +24,7 @@ from schedgen.layouts import PACKED, WHOLE
 from schedgen.ragged import padded
 from schedgen.reference.evaluate import Expected, evaluate
 from schedgen.sums import summed
-from schedgen.tensors import Argument
+from schedgen.tensors import INTEGERS, Argument
 from schedgen.walking import numbers_of_tiles
 
 _LENGTH = 300
@@ -96,7 +96,8 @@ def random_inputs(
 ) -> dict[str, torch.Tensor | float]:
     """Normal numbers for tensors, or their absolute values if ``positive``; small positive ones for
     scalars that ``extents`` has no value of, and for tensors of which an output tile has one
-    element, such as a factor of each head; whole ones for scalars that decide on iterations.
+    element, such as a factor of each head; whole ones for scalars that decide on iterations, and
+    any at all for those that are integers.
     """
     generator = torch.Generator().manual_seed(seed)
     stored = _stored(kernel) - summed(kernel)
@@ -105,7 +106,10 @@ def random_inputs(
     of_tiles = {argument.name for argument in elements(kernel)}
     found: dict[str, torch.Tensor | float] = {}
     for argument in kernel.arguments:
-        if not argument.shape:
+        if not argument.shape and argument.dtype in INTEGERS:
+            anything = int(torch.randint(-(2**31), 2**31, (), generator=generator))
+            found[argument.name] = extents.get(argument.name, anything)
+        elif not argument.shape:
             small = _small((), generator=generator).item()
             small = int(_WHOLE * small) if argument.name in whole_scalars(kernel) else small
             found[argument.name] = float(extents.get(argument.name, small))

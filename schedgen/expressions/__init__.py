@@ -12,6 +12,7 @@ It serves two purposes with one grammar:
 
 from schedgen.expressions.arithmetic import Value, Values, evaluate, evaluate_int
 from schedgen.expressions.arrays import Array, evaluate_arrays
+from schedgen.expressions.counters import counters
 from schedgen.expressions.counting import OperationCounts, count_operations
 from schedgen.expressions.derivatives import derivative
 from schedgen.expressions.errors import ExpressionError
@@ -59,6 +60,7 @@ __all__ = [
     "check_formula",
     "common",
     "count_operations",
+    "counters",
     "derivative",
     "evaluate",
     "evaluate_arrays",

@@ -17,7 +17,7 @@ from enum import IntEnum
 from fractions import Fraction
 
 from schedgen.expressions.errors import ExpressionError
-from schedgen.expressions.functions import ELEMENTWISE
+from schedgen.expressions.functions import ELEMENTWISE, UNIFORM
 from schedgen.expressions.nodes import (
     Binary,
     Call,
@@ -61,6 +61,7 @@ def count_operations(
     - Signs and ``not`` are operand modifiers and free; comparisons, ``and`` and ``or`` are one ALU.
     - Functions cost what ``ELEMENTWISE`` says.
     - A subexpression that occurs twice is computed once.
+    - A random number is twice as much where columns are not what its last argument counts.
 
     Args:
         is_tile: whether a name holds a value per element; every other name holds one per row.
@@ -148,6 +149,8 @@ class _Counting:
         self._visit_all(node)
         function = ELEMENTWISE[node.function]
         times = len(node.arguments) - 1 if function.variadic else 1
+        if node.function == UNIFORM and self._rank(node.arguments[-1]) < self._rank(node):
+            times = 2  # columns are not what neighbours are counted along, and share nothing
         self._charge(
             node, fma=times * function.fma, alu=times * function.alu, mufu=times * function.mufu
         )

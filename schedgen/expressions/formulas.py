@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from schedgen.expressions.counters import check_counter
 from schedgen.expressions.errors import ExpressionError, UnknownName, suggest
-from schedgen.expressions.functions import ELEMENTWISE, FUNCTIONS
+from schedgen.expressions.functions import ELEMENTWISE, FUNCTIONS, UNIFORM
 from schedgen.expressions.nodes import (
     Binary,
     Boolean,
@@ -28,7 +29,8 @@ def check_formula(expression: Expression, known: Collection[str]) -> None:
 
     Raises:
         ExpressionError: on unknown names, strings, ``//``, ``%``, ``ceil``, a condition where a
-            number is needed, and a number where a condition is needed.
+            number is needed, a number where a condition is needed, and arguments of ``uniform``
+            that are no whole numbers.
     """
     match expression:
         case Number():
@@ -93,6 +95,8 @@ def _check_call(node: Call, known: Collection[str]) -> None:
         arguments = arguments[1:]
     for argument in arguments:
         check_formula(argument, known)
+        if node.function == UNIFORM:
+            check_counter(argument)
 
 
 def _error(node: Expression, message: str, fix: str | None = None) -> ExpressionError:

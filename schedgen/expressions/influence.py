@@ -137,6 +137,8 @@ def range_of(node: Expression) -> Range:
             choose = min if node.function == "min" else max
             low, high = choose(r.low for r in every), choose(r.high for r in every)
             return Range(low, high, any(r.nan for r in every))
+        case Call("uniform"):
+            return Range(0.0, 1.0 - 2.0**-23, nan=False)
         case Call(function, arguments):
             low, high = _RESULTS.get(function, (-inf, inf))
             return Range(low, high)

@@ -19,6 +19,7 @@ from schedgen.expressions import (
     Text,
     Unary,
 )
+from schedgen.interpret.philox import uniform
 
 Look: TypeAlias = Callable[[Name], torch.Tensor]
 """The value of a name: float32 for numbers, bool for conditions."""
@@ -83,10 +84,28 @@ def compute(expression: Expression, look: Look) -> torch.Tensor:
             return _BINARY[operator](compute(left, look), compute(right, look))
         case Logical(word, left, right):
             return _BINARY[word](compute(left, look), compute(right, look))
+        case Call("uniform", arguments):
+            return uniform([counter(each, look) for each in arguments])
         case Call(function, arguments):
             return _call(function, [compute(each, look) for each in arguments])
         case Text(value):
             raise ValueError(f"the string '{value}' has no value in a formula")
+
+
+def counter(expression: Expression, look: Look) -> torch.Tensor:
+    """The value of a sum, difference or product of whole numbers, int64 modulo 2^64."""
+    match expression:
+        case Number(value):
+            return torch.tensor(int(value))
+        case Name():
+            return look(expression).to(torch.int64)
+        case Unary(sign, operand):
+            value = counter(operand, look)
+            return -value if sign == "-" else value
+        case Binary(operator, left, right):
+            return _BINARY[operator](counter(left, look), counter(right, look))
+        case _:
+            raise ValueError(f"{type(expression).__name__} is no whole number")
 
 
 def _call(function: str, values: list[torch.Tensor]) -> torch.Tensor:

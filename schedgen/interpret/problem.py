@@ -21,6 +21,7 @@ from schedgen.sums import adds, summed
 from schedgen.tensors import Argument, Place
 from schedgen.walking import numbers_of_tiles, tiles_of
 
+_EXACT = torch.float64
 Coordinates: TypeAlias = Mapping[str, int]
 """Which output tile it is, along each extent that output tiles are cut along."""
 
@@ -241,7 +242,9 @@ class Problem:
         if argument.name not in inputs:
             raise InterpretationError(f"the input '{argument.name}' is missing")
         dtype = TORCH[argument.dtype]
-        value = torch.as_tensor(inputs[argument.name])
+        given = inputs[argument.name]
+        # torch would make float32 of a number: not enough for integers.
+        value = given if isinstance(given, torch.Tensor) else torch.tensor(given, dtype=_EXACT)
         if value.ndim != len(argument.shape):
             want = f"[{', '.join(argument.shape)}]"
             raise InterpretationError(

@@ -36,7 +36,7 @@ from schedgen.reference.problem import Sizes, deciding, stored_tensors
 from schedgen.reference.ragged import dense, inputs_of, numbers, unpaged
 from schedgen.reference.rounding import Array
 from schedgen.reference.sums import Sum, summed_tensors
-from schedgen.tensors import PARTLY
+from schedgen.tensors import INTEGERS, PARTLY
 
 Box = tuple[slice, slice]
 
@@ -115,12 +115,12 @@ class _Evaluation:
             if argument.shape:
                 self.tensors[argument.name] = exact(value)
             else:
-                self.scalars[argument.name] = exact(float(np.float32(value)))
+                number = value if argument.dtype in INTEGERS else np.float32(value)
+                self.scalars[argument.name] = exact(float(number))
         missing = {e for a in kernel.arguments for e in a.shape} - {*sizes, *extents}
         if missing:
             raise SchedgenError(f"nothing says how large '{min(missing)}' is; fix: give it")
-        named = deciding(kernel) & self.scalars.keys()
-        whole = {name: int(self.scalars[name].value) for name in named}
+        whole = {n: int(self.scalars[n].value) for n in deciding(kernel) & self.scalars.keys()}
         walk = kernel.walk
         names = (walk.listed, walk.count, walk.full, walk.order) if walk else ()
         walked = (np.asarray(inputs[name], np.float64) if name else None for name in names)

@@ -32,11 +32,13 @@ from schedgen.reference.estimate import (
     loosened,
     multiplied,
 )
+from schedgen.reference.philox import uniform
 from schedgen.reference.rounding import Array, Truth
 
 _LOG2_E = math.log2(math.e)
 _SMALL = 4 * UNIT
 """Relative error of ex2, rcp, rsqrt, sqrt and lg2 of the hardware, with some room."""
+_WORDS = 2.0**32
 _TANH = 2.0**-10.5
 _POLYNOMIAL = 1.2e-4
 """Relative error of an exponential that FMA units compute."""
@@ -85,10 +87,30 @@ class Formulas:
                 for other in rest:
                     found = larger(found, self.number(other), 1.0 if word == "max" else -1.0)
                 return found
+            case Call("uniform", arguments):
+                return exact(uniform([self.counter(each) for each in arguments]))
             case Call(function, (operand,)):
                 return self._function(function, self.number(operand))
             case _:
                 raise ValueError(f"{type(expression).__name__} is no number")
+
+    def counter(self, expression: Expression) -> Array:
+        """The value of a sum, difference or product of whole numbers, modulo 2^32."""
+        match expression:
+            case Number(value):
+                return np.asarray(float(value))
+            case Name():
+                return self.look(expression).value
+            case Unary(sign, operand):
+                value = self.counter(operand)
+                return -value if sign == "-" else value
+            case Binary("*", left, right):
+                return _low_product(self.counter(left), self.counter(right))
+            case Binary(sign, left, right):
+                one, other = self.counter(left), self.counter(right)
+                return np.mod(one - other if sign == "-" else one + other, _WORDS)
+            case _:
+                raise ValueError(f"{type(expression).__name__} is no whole number")
 
     def condition(self, expression: Expression) -> Condition:
         """Where a condition holds."""
@@ -153,6 +175,13 @@ class Formulas:
         bent = self._function("tanh", multiplied(exact(math.sqrt(2 / math.pi)), inner))
         half = multiplied(exact(0.5), x)
         return added(half, multiplied(half, bent))
+
+
+def _low_product(left: Array, right: Array) -> Array:
+    """A product modulo 2^32 by halves of one factor, so that float64 has all that is added."""
+    one, other = np.mod(left, _WORDS), np.mod(right, _WORDS)
+    upper, lower = np.divmod(other, 2.0**16)
+    return np.mod(np.mod(one * upper, 2.0**16) * 2.0**16 + one * lower, _WORDS)
 
 
 def _relative(number: Estimate, unit: float | Array) -> Estimate:

@@ -20,10 +20,10 @@ from schedgen.spec.coverage import coverage_mistakes
 from schedgen.spec.dataflow import Dataflow, check_dataflow
 from schedgen.spec.dense import check_dense
 from schedgen.spec.dimensions import bind_dimensions
-from schedgen.spec.draft import COORDINATES
 from schedgen.spec.elide import elide_copies
 from schedgen.spec.kept import left_out
 from schedgen.spec.layout import Layout
+from schedgen.spec.names import COORDINATES
 from schedgen.spec.operations import OperationBinder
 from schedgen.spec.orders import bind_orders
 from schedgen.spec.parameters import bind_parameters

@@ -18,8 +18,9 @@ from schedgen.layouts import PACKED, WHOLE
 from schedgen.operations import Condition, Operation
 from schedgen.spec import schema
 from schedgen.spec.dimensions import MAX_INSTANCES, Index, check_names, instance_name
-from schedgen.spec.draft import COORDINATES, Draft, Names
+from schedgen.spec.draft import Draft
 from schedgen.spec.layout import Layout
+from schedgen.spec.names import COORDINATES, Names
 from schedgen.spec.placing import Placing
 from schedgen.spec.shapes import Shapes
 from schedgen.spec.values import Location, Path, Scope, Value

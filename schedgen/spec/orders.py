@@ -6,7 +6,7 @@ import re
 
 from schedgen.errors import suggest
 from schedgen.kernel import Operation, Order, Phase
-from schedgen.spec.draft import MAX_DISTANCE
+from schedgen.spec.names import MAX_DISTANCE
 from schedgen.spec.schema import SpecFile
 from schedgen.spec.values import Path, Scope
 

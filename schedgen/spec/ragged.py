@@ -221,11 +221,11 @@ def _check_loops(spec: SpecFile, scope: Scope) -> None:
 
 
 def _check_integers(spec: SpecFile, scope: Scope, arrays: set[str]) -> None:
-    """Integers say sizes, or which blocks are walked, and nothing else."""
+    """Tensors of integers say sizes, or which blocks are walked, and nothing else."""
     for name, argument in spec.arguments.items():
-        if argument.dtype in INTEGERS and name not in arrays:
+        if argument.dtype in INTEGERS and argument.shape and name not in arrays:
             message = f"'{name}' has integers, but says no sizes"
-            fix = "name it under 'ragged' or in 'walk' of loops, or make it f32"
+            fix = "name it under 'ragged' or in 'walk' of loops, or make it f32 or a scalar"
             scope.error("bad-ragged", message, ("arguments", name, "dtype"), fix=fix)
     for phase, number, entry in _loads(spec):
         if entry.source in arrays:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.formulas import code, integer
+from schedgen.codegen.formulas import code, integer, library_functions
 from schedgen.codegen.library import COMMON
 from schedgen.expressions import Name, parse
 from schedgen.interpret.formulas import compute
@@ -43,6 +43,13 @@ def test_value(formula: str) -> None:
 def test_functions_can_be_written_otherwise() -> None:
     found = code(parse("exp2(x) + 2 * exp2(y)"), named, {"exp2": "mine({0}, v)"})
     assert found == "(mine(x, v) + (2.0 * mine(y, v)))"
+
+
+def test_random_numbers_are_of_integers() -> None:
+    """The last counter comes behind the key, and the others from the right; nothing is float32."""
+    text = "uniform(low, -1, batch, 2 * m - row, column)"
+    assert code(parse(text), named) == "uniform(low, (-1), column, ((2 * m) - row), batch)"
+    assert library_functions(parse(text)) == ("uniform",)
 
 
 @pytest.mark.parametrize("formula", ["x % y", "x // y"])

@@ -35,3 +35,17 @@ def test_pairs_are_neighbours() -> None:
     """What packed instructions take at a time is in one row."""
     assert ROW.packed
     assert (ROW.row, ROW.element_column) == ("0", "v")
+
+
+@pytest.mark.parametrize("fragment", [WGMMA, ROW])
+@pytest.mark.parametrize("column_0", [0, 264])
+def test_columns_of_pairs(fragment: Fragment, column_0: int) -> None:
+    """The place in a pair is a bit that nothing else sets."""
+    for thread in range(THREADS):
+        for v in range(64):
+            names = {"thread": thread, "v": v, "column_0": column_0}
+            one, other = (
+                eval(f"column_0 + {text}", {}, dict(names))
+                for text in (fragment.element_column, fragment.paired_column)
+            )
+            assert one == other

@@ -17,10 +17,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from schedgen.codegen.facts import file_name
+from schedgen.interpret.philox import uniform
 from schedgen.kernels import (
     checks,
     choosing,
     cross_entropy_op,
+    dropout_op,
     gated_op,
     gemm_op,
     grouped_op,
@@ -36,6 +38,8 @@ CPU = torch.device("cpu")
 
 
 _FUSED = (
+    "dropout",
+    "gemm_dropout",
     "gemm_gated",
     "gemm_lse",
     "gemm_quantized",
@@ -209,7 +213,9 @@ def activated(name: str, gate: Tensor) -> Tensor:
 def _fused(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) -> None:
     """Products whose epilogues do more, and the factors of rows that some of them take."""
     *given, out = tensors
-    if name.startswith("gemm_rms"):
+    if "dropout" in name:
+        _dropped(tensors, scalars)
+    elif name.startswith("gemm_rms"):
         _with_squares(tensors, scalars, int((re.search(r"_tile_n(\d+)", name) or [0, 256])[1]))
     elif name.startswith("gemm_quantized"):
         _quantized(tensors, scalars[0])
@@ -227,6 +233,24 @@ def _fused(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) -> No
         first, *second = (a @ b.mT * scale for b in right)
         assert len(second) == ("_gated" in name)
         out.copy_(activated(name, first) * second[0] if second else first)
+
+
+def _dropped(tensors: Sequence[Tensor], scalars: Sequence[float]) -> None:
+    """A matrix, or a product with a bias and an addend (batch, m, n), that are dropped in part."""
+    *given, out = tensors
+    p, scale, *beta, low, high = scalars
+    assert all(isinstance(half, int) for half in (low, high))
+    value, addend = given[0].float(), torch.zeros(())
+    if beta:
+        a, b, bias, c = (x.float() for x in given)
+        n = out.shape[-1]
+        value = a @ b.mT + functional.pad(bias, (0, max(n - len(bias), 0)))[:n]
+        addend = c * beta[0] if beta[0] else addend
+    row = torch.arange(out.shape[:-1].numel()).view(*out.shape[:-1], 1)
+    halves = (torch.tensor(half) for half in (low, high))
+    drawn = uniform([*halves, row, torch.arange(out.shape[-1])])
+    # as float32, as the kernel has it
+    out.copy_(torch.where(drawn < torch.tensor(p), 0.0, scale * value) + addend)
 
 
 def _with_squares(tensors: Sequence[Tensor], scalars: Sequence[float], columns: int) -> None:
@@ -356,7 +380,7 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
         patch.setattr(module, "architecture", lambda device: "sm_90a")  # pyright: ignore
     for module in (choosing, mixed_op, scaled_op):
         patch.setattr(module, "multiprocessors", lambda device: 132)  # pyright: ignore
-    for module in (gemm_op, gated_op, grouped_op, rms_op, mixed_op, scaled_op):
+    for module in (gemm_op, gated_op, grouped_op, rms_op, mixed_op, scaled_op, dropout_op):
         module._kernel.cache_clear()  # pyright: ignore[reportPrivateUsage]
     for cached in (gemm_op._along_m, grouped_op._kernel_along_k):  # pyright: ignore[reportPrivateUsage]
         cached.cache_clear()

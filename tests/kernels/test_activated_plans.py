@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from schedgen.kernels import (
+    dropout,
     gated_op,
     gemm,
+    gemm_dropout,
     gemm_gated,
     gemm_op,
     gemm_rms,
@@ -47,6 +49,19 @@ def test_gated_products(planned: list[str]) -> None:
         gated_op._compute(cpu, "silu", (a, gate, up), None, wanted)  # pyright: ignore
         assert torch.equal(found, wanted)
         assert torch.equal(out, wanted)
+    assert len(planned) == 2 * 2
+
+
+@pytest.mark.parametrize("seed", [3, -1, 2**63 + 5])
+def test_dropout(planned: list[str], seed: int) -> None:
+    """One plan for all seeds: they are others in each call."""
+    b, bias = random(72, 40, seed=9).mT, random(72, seed=4)
+    for turn in range(4):
+        a, c = random(64, 40, seed=turn), random(64, 72, seed=turn + 5)
+        found = gemm_dropout(a, b, 0.25, seed + turn, bias=bias, residual=c)
+        kept = dropout(torch.ones_like(c), 0.25, seed + turn).double()
+        wanted = kept * (a.double() @ b.double() + bias.double()) + c.double()
+        assert torch.allclose(found.double(), wanted, rtol=2**-6, atol=2e-2)
     assert len(planned) == 2 * 2
 
 

@@ -20,6 +20,7 @@ from schedgen.codegen.facts import Facts, file_name, read_facts
 from schedgen.kernels import (
     attention,
     attention_op,
+    dropout_op,
     gated_op,
     gemm,
     gemm_op,
@@ -47,6 +48,7 @@ pytestmark = pytest.mark.skipif(
 )
 OPERATORS = [
     attention_op.OPERATOR,
+    *(dropout_op.PRODUCT, dropout_op.ELEMENTS),
     gemm_op._gemm,  # pyright: ignore[reportPrivateUsage]
     gemm_op._gemm_out,  # pyright: ignore[reportPrivateUsage]
     *(gemm_op._gemm_gelu, gemm_op._gemm_gelu_out),  # pyright: ignore[reportPrivateUsage]
@@ -97,9 +99,9 @@ class Kernel(StandIn):
         tensors = [
             _tensor(places[n], len(p.extents), DTYPES[p.dtype]) for n, p in enumerate(facts.tensors)
         ]
-        scalars = [
-            ctypes.c_float.from_address(places[len(tensors) + n]).value
-            for n in range(len(facts.scalars))
+        scalars: list[float] = [
+            (ctypes.c_int32 if one.whole else ctypes.c_float).from_address(place).value
+            for one, place in zip(facts.scalars, places[len(tensors) : count - 2], strict=True)
         ]
         self.planned.append(self.name)
         super().launch(tensors, scalars)

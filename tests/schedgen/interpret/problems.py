@@ -119,6 +119,14 @@ def full_size_inputs(name: str, trips: int, walked: int) -> dict[str, torch.Tens
     if name.startswith("gemm_fp8"):
         blocks = -(-inner // 128) if name.endswith("_blocks") else None
         return scaled_inputs(m, n, inner, blocks)
+    if name.endswith("dropout"):
+        drawn = {"p": torch.tensor(0.25), "scale": torch.tensor(4 / 3)}
+        drawn |= {"seed_low": torch.tensor(-5), "seed_high": torch.tensor(7)}
+        if name == "dropout":
+            return {"x": random(m, n, seed=1), **drawn}
+        beside = {"bias": random(n, seed=4), "c": random(1, m, n, seed=3), "beta": torch.tensor(1)}
+        b = random(1, n, inner, seed=2)
+        return {"a": random(1, m, inner, seed=1), "b": b, **beside, **drawn}
     if name == "gemm_lse":
         n = 128  # one tile on each target
         target = torch.arange(m, dtype=torch.float32)[None] - 30
