@@ -45,7 +45,9 @@ def parts() -> dict[str, Callable[[], str]]:
         found["epilogues-mixed"] = lambda: epilogues("mixed", names=["weights"])
         found["epilogues-means"] = lambda: means("epilogues")
     if (RESULTS / "styles.json").exists():
-        found["styles"] = styles
+        found["styles"] = lambda: styles("styles")
+    if (RESULTS / "styles_straight.json").exists():
+        found["styles-straight"] = lambda: styles("styles_straight")
     return found
 
 
@@ -76,13 +78,13 @@ def epilogues(*of: str, names: Sequence[str] = ()) -> str:
     return _beside("epilogues", ("part", "tokens", *names), *of)
 
 
-def styles() -> str:
+def styles(name: str) -> str:
     """Cycles of an iteration in two ways to write a kernel, where they differ by a hundredth."""
-    found = json.loads((RESULTS / "styles.json").read_text("utf-8"))
+    found = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
     rows = [row for row in found["rows"] if abs(row["share"] - 1) >= _HUNDREDTH]
     head = list(rows[0])
     lines = [head, ["---"] * len(head), *([str(row[name]) for name in head] for row in rows)]
-    return _table(lines, found["environment"], "styles")
+    return _table(lines, found["environment"], name)
 
 
 def _beside(name: str, names: Sequence[str], *of: str) -> str:

@@ -1,18 +1,18 @@
 """How shipped kernels are written where only a GPU tells what is faster (`schedgen.codegen.style`).
 
-``prompt`` is taken for what took fewer cycles so on an H200, by 1 to 26 %; others took as many, or
-more (`benchmarks/styles.py`).
+Words are taken for what took fewer cycles so on an H200, ``prompt`` by 1 to 26 % and ``straight``
+by 4; others took as many, or more (`benchmarks/styles.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-WORDS = ("prompt",)
-"""What no compiler decides."""
 NARROW = {"tile_n": "32", "tile_k": "256"}
 """Tiles whose loads are so small that issuing them is what takes time."""
-PROMPT: Mapping[str, Sequence[Mapping[str, str]]] = {
+Kernels = Mapping[str, Sequence[Mapping[str, str]]]
+"""Specs, and settings that their kernels have, one of each list."""
+_PROMPT: Kernels = {
     "attention_bwd": [{}],
     "attention_bwd_convert": [{}],
     "attention_bwd_q": [{}],
@@ -30,14 +30,18 @@ PROMPT: Mapping[str, Sequence[Mapping[str, str]]] = {
     "gemm_transposed": [{"tile_m": "64"}],
     "rms_factors": [{}],
 }
-"""Specs, and settings that their kernels have, one of each list."""
+_STRAIGHT: Kernels = {"attention_bwd": [{"head_dim": "64"}]}
+"""Others that move such tiles in their loops take 8 to 24 % longer so."""
+FASTER: Mapping[str, Kernels] = {"prompt": _PROMPT, "straight": _STRAIGHT}
+"""By word of a style: what no compiler decides."""
 MEASURED = "h200"
 
 
 def styled(words: tuple[str, ...], spec: str, target: str, settings: Mapping[str, str]) -> set[str]:
-    """``words`` of a style, with those of `WORDS` that were measured to be faster."""
-    found = set(words) - {*WORDS}
-    wanted: Sequence[Mapping[str, str]] = PROMPT.get(spec, ()) if target == MEASURED else ()
-    if any(one.items() <= settings.items() for one in wanted):
-        found.add("prompt")
+    """``words`` of a style, with those of `FASTER` that were measured to be faster."""
+    found = set(words) - FASTER.keys()
+    if target == MEASURED:
+        for word, kernels in FASTER.items():
+            if any(one.items() <= settings.items() for one in kernels.get(spec, ())):
+                found.add(word)
     return found

@@ -8,16 +8,21 @@ from schedgen.kernels import styles
 
 def test_locks_have_them() -> None:
     """What a table says is what is shipped, and each of its entries is of a kernel."""
-    seen: set[tuple[str, int]] = set()
+    seen: set[tuple[str, str, int]] = set()
     for one in lock_file.every():
         spec, settings = one.lock.spec, one.kernel.settings
         words = styles.styled(one.kernel.style, spec, one.lock.target, settings)
         assert words == set(one.kernel.style), one.name
-        if "prompt" in words:
-            for number, wanted in enumerate(styles.PROMPT[spec]):
+        for word in words & styles.FASTER.keys():
+            for number, wanted in enumerate(styles.FASTER[word][spec]):
                 if wanted.items() <= settings.items():
-                    seen.add((spec, number))
-    assert seen == {(spec, n) for spec, every in styles.PROMPT.items() for n in range(len(every))}
+                    seen.add((word, spec, number))
+    assert seen == {
+        (word, spec, number)
+        for word, kernels in styles.FASTER.items()
+        for spec, every in kernels.items()
+        for number in range(len(every))
+    }
 
 
 def test_what_is_not_measured_stays() -> None:
