@@ -234,7 +234,6 @@ def from_file(path: str, target: str, settings: dict[str, str]) -> Made:
 
     Raises SchedgenError if the file is none, or if the spec takes other arguments.
     """
-    from schedgen.codegen.binding import bound
     from schedgen.codegen.facts import read_facts
     from schedgen.driver.binding import kernels_of
     from schedgen.machine_file import read_machine
@@ -245,7 +244,7 @@ def from_file(path: str, target: str, settings: dict[str, str]) -> Made:
     spec = read_spec(facts.kernel)
     machine = read_machine(target or facts.machine)
     kernel = kernels_of(spec, machine, chosen)[0]
-    wanted = {a.name: (a.passed, a.dtype) for a in bound(kernel).arguments}
+    wanted = {a.name: (a.passed, a.dtype) for a in kernel.arguments}
     found = {p.name: (p.extents, p.dtype) for p in facts.parameters}
     if wanted != found:
         differs = next(name for name in {**wanted, **found} if wanted.get(name) != found.get(name))
