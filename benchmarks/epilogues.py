@@ -1,17 +1,18 @@
 """Products with more around them on a GPU, beside torch.compile and torch.
 
-    python benchmarks/epilogues.py [--only rotary quantized cross_entropy mixed] [--seconds S]
-                                   [--check] [--save] [--kernels]
+    python benchmarks/epilogues.py [--only rotary dropout quantized cross_entropy mixed]
+                                   [--seconds S] [--check] [--save] [--kernels]
 
 Layers with 4096 columns: ``rotary`` are queries of 32 heads of 128 columns, turned by an angle of
-each token (`gemm_rotary`), ``quantized`` a layer whose results are rounded to float8_e4m3fn with a
-factor for each 128 columns of a row (`quantized_gemm`), ``cross_entropy`` the sum of losses over a
-vocabulary, without gradients (`linear_cross_entropy`), ``mixed`` products of bfloat16 and weights
-of 8 or 4 bits with a factor for each 128 along k (`mixed_gemm`). Peers compute the same: torch
-("torch"), torch.compile of that, and torch's products with weights of 4 bits; of ``mixed``, torch's
-product of weights in bfloat16, too ("torch bf16"), which reads two to four times as many bytes.
-quack 0.6.5 has a cross entropy without logits, which cannot be imported with the version of CuTe
-DSL that everything else here is for.
+each token (`gemm_rotary`), ``dropout`` a layer a tenth of whose results are dropped before a
+residual is added (`gemm_dropout`), ``quantized`` one whose results are rounded to float8_e4m3fn
+with a factor for each 128 columns of a row (`quantized_gemm`), ``cross_entropy`` the sum of losses
+over a vocabulary, without gradients (`linear_cross_entropy`), ``mixed`` products of bfloat16 and
+weights of 8 or 4 bits with a factor for each 128 along k (`mixed_gemm`). Peers compute the same:
+torch ("torch"), torch.compile of that, and torch's products with weights of 4 bits; of ``mixed``,
+torch's product of weights in bfloat16, too ("torch bf16"), which reads two to four times as many
+bytes. quack 0.6.5 has a cross entropy without logits, which cannot be imported with the version of
+CuTe DSL that everything else here is for.
 
 Errors are distances in the norm from float64, in the first `CHECKED` rows. ``--save`` keeps all
 rows in ``results/epilogues.json`` after each case, ``--check`` asks that results are right and the
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,11 +35,18 @@ from torch import Tensor
 from torch.nn import functional
 
 from schedgen.benchmarks import timing
-from schedgen.kernels import gemm_rotary, linear_cross_entropy, mixed_gemm, quantized_gemm
+from schedgen.kernels import (
+    gemm_dropout,
+    gemm_rotary,
+    linear_cross_entropy,
+    mixed_gemm,
+    quantized_gemm,
+)
 
-PARTS = ("rotary", "quantized", "cross_entropy", "mixed")
+PARTS = ("rotary", "dropout", "quantized", "cross_entropy", "mixed")
 SPECS = {
     "rotary": ("gemm_rotary",),
+    "dropout": ("gemm_dropout",),
     "quantized": ("gemm_quantized",),
     "cross_entropy": ("gemm_lse",),
     "mixed": ("gemm_mixed",),
@@ -51,6 +59,7 @@ INNER = 14336
 VOCABULARIES = (32000, 128256)
 WEIGHTS = ("e4m3", "i8", "i4x2")
 WIDE = 128
+DROPPED, SEED = 0.1, 7
 CHECKED = 128
 LARGEST, LEAST = 448.0, 1e-4
 """Of e4m3, and of the magnitudes that factors are made of."""
@@ -100,6 +109,33 @@ def rotary(tokens: int) -> Problem:
 
 def _rows(wanted: Tensor, found: Tensor) -> float:
     return timing.error(found[: len(wanted)], wanted)
+
+
+# -- dropout --------------------------------------------------------------------------------------
+
+
+def dropped(tokens: int) -> Problem:
+    x, w, residual = normal(0, tokens, HIDDEN), weight(HIDDEN, HIDDEN), normal(3, tokens, HIDDEN)
+
+    def layer(x: Tensor, w: Tensor) -> Tensor:
+        return residual + functional.dropout(functional.linear(x, w), DROPPED)
+
+    compiled = torch.compile(layer, dynamic=False)
+    found: dict[str, timing.Run] = {
+        timing.OURS: lambda: gemm_dropout(x, w.mT, DROPPED, SEED, residual=residual),
+        "torch.compile": lambda: compiled(x, w),
+        "torch": lambda: layer(x, w),
+    }
+    least = residual[:CHECKED].double()
+    most = least + x[:CHECKED].double() @ w.double().mT / (1 - DROPPED)
+
+    def error(found: Tensor) -> float:
+        """Of what the nearer of both would be, as everybody drops other elements."""
+        found = found[:CHECKED].double()
+        nearer = torch.where((found - least).abs() < (found - most).abs(), least, most)
+        return timing.error(found, nearer)
+
+    return Problem(found, error, 2.0 * tokens * w.numel())
 
 
 # -- quantized ------------------------------------------------------------------------------------
@@ -217,11 +253,18 @@ def of_torch(pairs: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
 # -- the command ----------------------------------------------------------------------------------
 
 
+LAYERS: Mapping[str, Callable[[int], Problem]] = {
+    "rotary": rotary,
+    "dropout": dropped,
+    "quantized": quantized,
+}
+
+
 def cases(parts: Sequence[str]) -> Iterator[Case]:
     for part in parts:
         sizes: list[tuple[Any, Row]] = []
-        if part in ("rotary", "quantized"):
-            make = rotary if part == "rotary" else quantized
+        if part in LAYERS:
+            make = LAYERS[part]
             sizes = [(partial(make, tokens), {"tokens": tokens}) for tokens in TOKENS]
         elif part == "cross_entropy":
             for tokens in TOKENS[1:]:

@@ -40,7 +40,7 @@ def parts() -> dict[str, Callable[[], str]]:
         found["scaled-attention"] = scaled_attention
         found["scaled-attention-means"] = lambda: means("scaled_attention")
     if (RESULTS / "epilogues.json").exists():
-        found["epilogues"] = lambda: epilogues("rotary", "quantized")
+        found["epilogues"] = lambda: epilogues("rotary", "dropout", "quantized")
         found["epilogues-cross-entropy"] = lambda: epilogues("cross_entropy", names=["vocabulary"])
         found["epilogues-mixed"] = lambda: epilogues("mixed", names=["weights"])
         found["epilogues-means"] = lambda: means("epilogues")

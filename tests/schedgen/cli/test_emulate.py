@@ -207,7 +207,7 @@ def test_a_file_of_another_name(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_file_with_an_extent_that_has_another_name_there() -> None:
-    """`n_factors` looks like a name that is made in generated files, so there it is `x_n_factors`."""
+    """`n_factors` looks like a name that is made in such files, so there it is `x_n_factors`."""
     path = named("gemm_fp8_blocks_sm_90a_e4m3_blocks.py")
     result = CliRunner().invoke(app, ["emulate", str(path), "--extent=k=256", "--extent=m=72"])
     assert result.exit_code == 0, result.output
