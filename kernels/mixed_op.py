@@ -14,7 +14,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from schedgen.kernels import checks, layouts, library, scaled_op
+from schedgen.kernels import checks, layouts, library, scaled_tiling
 from schedgen.kernels import gemm_arguments as arguments
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.launcher import Launcher, architecture, multiprocessors
@@ -174,14 +174,14 @@ def _kernel(
     """The kernel for a shape: batch, m, n, k. Raises DeviceError."""
     arch, sms = architecture(device), multiprocessors(device)
     cycles = {
-        rows: scaled_op.cycles(SPEC, arch, tuple(settings(weights, factors, rows).items()))
+        rows: scaled_tiling.iteration(SPEC, arch, tuple(settings(weights, factors, rows).items()))
         for rows in ROWS
     }
 
     def needed(rows: int) -> float:
         batch, m, n, k = shape
         tiles = batch * -(-m // rows) * -(-n // COLUMNS)
-        return -(-tiles // sms) * (-(-k // GROUP) + scaled_op.AROUND) * cycles[rows]
+        return -(-tiles // sms) * (-(-k // GROUP) + scaled_tiling.AROUND) * cycles[rows]
 
     return library.launcher(device, SPEC, **settings(weights, factors, min(ROWS, key=needed)))
 

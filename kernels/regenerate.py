@@ -33,6 +33,7 @@ from schedgen.kernels import (
     quantized_op,
     rotary_op,
     scaled_op,
+    scaled_tiling,
     split,
     styles,
 )
@@ -189,17 +190,20 @@ def _scaled() -> Iterator[Shipped]:
             yield Shipped(quantized_op.SPEC, target, settings)
             if target == "b200":  # Hopper's threads convert nothing to e8m0
                 yield Shipped(quantized_op.SPEC, target, (*settings, ("factor", "e8m0")))
-    for target in TARGETS:
-        long = {"dtype": "e4m3"} | scaled_op.LONG_SETTINGS
-        yield Shipped(scaled_op.LONG, target, tuple(long.items()))
-    for columns in scaled_op.COLUMNS:
-        tile = () if columns == scaled_op.COLUMNS[0] else (("tile_n", str(columns)),)
-        for target in TARGETS:
-            for factors in ((), (("factors", "whole"),)):
-                yield Shipped(scaled_op.ROWS, target, (("dtype", "e4m3"), *factors, *tile))
-        for dtype, factor in scaled_op.BLOCK:
-            of = (("dtype", scaled_op.NAMES[dtype]), ("factor", scaled_op.NAMES[factor]))
-            yield Shipped(scaled_op.BLOCKS, "b200", (*of, *tile))
+    long = {"dtype": "e4m3"} | scaled_op.LONG_SETTINGS
+    rows = tuple({"dtype": "e4m3", **more} for more in ({}, {"factors": "whole"}))
+    names = scaled_op.NAMES
+    blocks = tuple({"dtype": names[d], "factor": names[f]} for d, f in scaled_op.BLOCK)
+    specs = (
+        (scaled_tiling.LONG, (long,)),
+        (scaled_tiling.ROWS, rows),
+        (scaled_tiling.BLOCKS, blocks),
+    )
+    for (spec, kinds), target in product(specs, TARGETS):
+        arch = TARGETS[target]
+        for tile, kind in product(scaled_tiling.TILES[spec].get(arch, ()), kinds):
+            more = scaled_tiling.settings(spec, arch, tile)
+            yield Shipped(spec, target, (*kind.items(), *more.items()))
     every = product(TARGETS, mixed_op.WEIGHTS.values(), mixed_op.FACTORS, mixed_op.ROWS)
     for target, weights, factors, rows in every:
         settings = mixed_op.settings(weights, factors, rows)

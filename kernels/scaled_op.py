@@ -10,25 +10,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from schedgen.driver import lock_file
-from schedgen.kernels import checks, layouts, library
+from schedgen.kernels import checks, layouts, library, scaled_tiling
 from schedgen.kernels import gemm_arguments as arguments
-from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
+from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.launcher import Launcher, architecture, multiprocessors
 from schedgen.kernels.operators import Operator
+from schedgen.kernels.scaled_tiling import BLOCKS, LONG, ROWS, WIDE
 
-ROWS, LONG, BLOCKS = "gemm_fp8", "gemm_fp8_blocks", "gemm_blockscaled"
-"""Specs of products with factors of rows, of blocks of `WIDE` numbers, and of 8 bits of blocks."""
 LONG_SETTINGS = {"factors_b": "blocks"}
 """How `LONG` is made: with a factor for each `WIDE` rows of B."""
-WIDE = 128
-COLUMNS = (256, 128)
-"""Columns of output tiles that there are kernels for; all have 128 rows. Of `LONG` there is one."""
 NUMBERS = {torch.float8_e4m3fn: 1, torch.float4_e2m1fn_x2: 2}
 """Data types of operands, and how many numbers an element is."""
 BLOCK = {
@@ -44,9 +39,6 @@ NAMES = {
     torch.float8_e8m0fnu: "e8m0",
 }
 """Data types as specs call them."""
-AROUND = 2
-"""How many iterations filling the pipeline and an epilogue cost about: an estimate, of which only
-the choice of a tile depends."""
 _GROUP = 512
 """Bytes of factors for 128 rows and 4 blocks."""
 _COPIES = 4
@@ -284,33 +276,10 @@ def _kernel(
     shape: tuple[int, int, int, int],
 ) -> Launcher:
     """The kernel with ``more`` settings for a shape: batch, m, n, k. Raises DeviceError."""
-    arch, sms = architecture(device), multiprocessors(device)
-    settings = {"dtype": NAMES[dtype], **dict(more)}
-    every = [settings] if spec == LONG else [_with_columns(settings, c) for c in COLUMNS]
-    known = [one for one in every if math.isfinite(cycles(spec, arch, tuple(one.items())))]
-    if not known:
-        what = "factors of blocks are Blackwell's" if spec == BLOCKS else "there is none"
-        raise DeviceError(f"there is no kernel of {spec} for {arch}: {what}")
-
-    def needed(one: dict[str, str]) -> float:
-        columns = int(one.get("tile_n", COLUMNS[0]))
-        batch, m, n, k = shape
-        tiles = batch * -(-m // 128) * -(-n // columns)
-        return -(-tiles // sms) * (-(-k // 128) + AROUND) * cycles(spec, arch, tuple(one.items()))
-
-    return library.launcher(device, spec, **min(known, key=needed))
-
-
-def _with_columns(settings: dict[str, str], columns: int) -> dict[str, str]:
-    """Settings of a kernel with output tiles of so many columns."""
-    return settings if columns == COLUMNS[0] else {**settings, "tile_n": str(columns)}
-
-
-@cache
-def cycles(spec: str, arch: str, chosen: tuple[tuple[str, str], ...]) -> float:
-    """Of an iteration; infinite if there is no such kernel."""
-    found = lock_file.locked(spec, arch, dict(chosen))
-    return math.inf if found is None else found.schedule.ii_cycles
+    arch = architecture(device)
+    kind = (("dtype", NAMES[dtype]), *more)
+    tile = scaled_tiling.best(spec, arch, kind, shape, multiprocessors(device))
+    return library.launcher(device, spec, **dict(kind), **scaled_tiling.settings(spec, arch, tile))
 
 
 # -- the operator ---------------------------------------------------------------------------------
