@@ -47,7 +47,7 @@ from schedgen.kernels.of_spec import SpecKernel, kernel
 from schedgen.kernels.quantized_op import quantized_gemm
 from schedgen.kernels.rms_op import gemm_rms, gemm_scaled
 from schedgen.kernels.rotary_op import gemm_rotary
-from schedgen.kernels.scaled_op import scaled_gemm
+from schedgen.kernels.scaled_op import block_factors, scaled_gemm
 from schedgen.kernels.variants.blocks import Blocks
 from schedgen.kernels.variants.errors import VariantError
 
@@ -69,6 +69,7 @@ __all__ = [
     "attention_blocks",
     "attention_decode",
     "attention_values",
+    "block_factors",
     "dropout",
     "flash_attn_func",
     "flash_attn_varlen_func",

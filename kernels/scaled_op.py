@@ -69,7 +69,8 @@ def scaled_gemm(
             for each batch, 128 rows and 4 blocks 512 bytes, in any shape, contiguous. What fills
             up rows and blocks may be any number.
         scale_b: the same of b: of one element or (..., 1, n); (..., k / 128, n / 128), a number for
-            each block of 128 x 128; or of blocks of its columns.
+            each block of 128 x 128, or what `block_factors` made of them; or of blocks of its
+            columns.
         alpha: factor of the product.
         out: where the result is written; bfloat16, of the result's shape. It may share no memory
             with the other tensors.
@@ -87,6 +88,30 @@ def scaled_gemm(
     arguments.refuse_gradients(a, b, scale_a, scale_b, out)
     _scaled_gemm_out(a, b, scale_a, scale_b, alpha, out)
     return out
+
+
+def block_factors(scale_b: Tensor) -> Tensor:
+    """Factors of blocks of a right operand as kernels read them, for `scaled_gemm`.
+
+    Factors of weights need that once: `scaled_gemm` does it in each call for others, by a kernel of
+    its own.
+
+    Args:
+        scale_b: (..., k / 128, n / 128), float32, a number for each block of 128 x 128.
+
+    Returns:
+        (..., k / 128, 4 * n / 128), contiguous.
+
+    Raises:
+        ArgumentValueError, ArgumentTypeError: a ValueError and a TypeError; other shapes or types.
+    """
+    if scale_b.dtype is not torch.float32:
+        got = f"its dtype is {scale_b.dtype}"
+        raise ArgumentTypeError("scale_b", got, "torch.float32", "scale_b.float()")
+    if scale_b.dim() < 2:
+        got = f"it has {scale_b.dim()} dimensions"
+        raise ArgumentValueError("scale_b", got, "(..., k / 128, n / 128)", "reshape it")
+    return scale_b.repeat_interleave(_COPIES, -1)
 
 
 # -- arguments ------------------------------------------------------------------------------------
@@ -136,9 +161,10 @@ def _sizes(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, alpha: float)
 def _wide(sizes: _Sizes, scale_a: Tensor, scale_b: Tensor) -> bool:
     """Whether float32 factors are of blocks of `WIDE` numbers along k, and of as many rows of b."""
     outer, blocks = sizes.shape[:-2], -(-sizes.k // WIDE)
-    of_b = torch.Size((*outer, blocks, -(-sizes.n // WIDE)))
+    columns = -(-sizes.n // WIDE)
+    of_b = [(*outer, blocks, count) for count in (columns, _COPIES * columns)]
     rows = scale_b.numel() == 1 or scale_b.shape == (*outer, 1, sizes.n)
-    return scale_a.shape == (*outer, sizes.m, blocks) and scale_b.shape == of_b and not rows
+    return scale_a.shape == (*outer, sizes.m, blocks) and scale_b.shape in of_b and not rows
 
 
 def _block(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> int:
@@ -254,7 +280,8 @@ def _of_long_blocks(
     """Factors (batch, blocks along k, rows) of A, and for each `WIDE` rows of B `_COPIES`."""
     outer = sizes.shape[:-2]
     first = (scale_a if alpha == 1 else scale_a * alpha).mT
-    second = scale_b[..., None].expand(*scale_b.shape, _COPIES).reshape(*scale_b.shape[:-1], -1)
+    prepared = scale_b.shape[-1] != -(-sizes.n // WIDE)
+    second = scale_b if prepared else block_factors(scale_b)
     return (
         layouts.accessible(layouts.batches(first, outer)),
         layouts.accessible(layouts.batches(second, outer)),
