@@ -111,7 +111,8 @@ def block_factors(scale_b: Tensor) -> Tensor:
     if scale_b.dim() < 2:
         got = f"it has {scale_b.dim()} dimensions"
         raise ArgumentValueError("scale_b", got, "(..., k / 128, n / 128)", "reshape it")
-    return scale_b.repeat_interleave(_COPIES, -1)
+    copied = scale_b[..., None].expand(*scale_b.shape, _COPIES)  # an operation that calls plan
+    return copied.reshape(*scale_b.shape[:-1], -1)
 
 
 # -- arguments ------------------------------------------------------------------------------------
