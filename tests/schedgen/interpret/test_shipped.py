@@ -76,12 +76,19 @@ def test_some_interleavings(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_teams(target: str) -> None:
+@pytest.mark.parametrize("name", ["gemm", "gemm_fp8"])
+def test_teams(name: str, target: str) -> None:
     """One may be at the loop of a tile while the other one is at the epilogue of that before."""
     width = {"tile_n": "128"} if target == "h200" else {}
-    kernel, program = synthesized("gemm", target, teams="2", **width)
+    kernel, program = synthesized(name, target, teams="2", **width)
     assert program.role["epilogue"].teams == 2
-    check("gemm", kernel, program, [0, 1, 5], 20)
+    check(name, kernel, program, [0, 1, 5], 20)
+
+
+def test_three_consumers() -> None:
+    settings = {"factors_b": "rows", "tile_m": "192", "consumers": "3", "steps": "1"}
+    kernel, program = synthesized("gemm_fp8_blocks", "h200", **settings)
+    check("gemm_fp8_blocks", kernel, program, [0, 1, 5], 20)
 
 
 @pytest.mark.slow
