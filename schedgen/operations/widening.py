@@ -7,8 +7,9 @@ in half precision, HADD2 subtracts what is too much of two, and HADD2.F32 makes 
 threads of Hopper have two elements in a register, and another PRMT puts those of two together. Of
 eight numbers of 4 bits four LOP3 and a shift put two each into the low bits of 1024, the rest is
 the same, and threads of Hopper choose their bytes by three PRMT for four. The model's rates for
-these instructions are those of other conversions and of additions; conversions of 8 bits by
-themselves were not measured on either target.
+these instructions are those of other conversions and of additions. On an H200 F2FP has the one, and
+HADD2.F32 half of the other, on a pipeline of its own (`benchmarks/micro/conversions.cu`); nobody
+measured Blackwell.
 """
 
 from __future__ import annotations
