@@ -7,6 +7,7 @@ model, and with what surrounds main loops.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import cache
 
 from schedgen.driver import lock_file
@@ -22,7 +23,7 @@ Settings = tuple[tuple[str, str], ...]
 _WHOLE, _HALF = Tile(depth=128), Tile(columns=128, depth=128)
 _TWO, _TALL = Tile(columns=128, depth=2 * WIDE), Tile(rows=192, columns=128, depth=WIDE)
 _IN_TURN = tuple(Tile(columns=columns, depth=128, teams=2) for columns in (192, 160, 128))
-TILES = {
+TILES: Mapping[str, Mapping[str, tuple[Tile, ...]]] = {
     ROWS: {"sm_90a": (_WHOLE, _HALF, *_IN_TURN), "sm_100a": (_WHOLE, _HALF)},
     LONG: {"sm_90a": (_TWO, _TALL), "sm_100a": (_HALF,)},
     BLOCKS: {"sm_100a": (_WHOLE, _HALF)},
