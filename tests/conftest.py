@@ -14,9 +14,16 @@ import tempfile
 import time
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("repeat", derandomize=True, database=None)
+# A busy computer may stop for seconds while cases are drawn, which says nothing about these.
+settings.register_profile(
+    "repeat",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.register_profile("explore", max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
