@@ -137,6 +137,8 @@ class _Loaded:
 
 
 def _measure(one: Prepared, beside: Prepared | None, loaded: _Loaded, rounds: int) -> Measured:
+    if not one.more:
+        raise SchedgenError("its long run has no more to do: it has one iteration")
     other = None if beside is None else loaded.launch(beside, 1)
     timed = [
         Timed(

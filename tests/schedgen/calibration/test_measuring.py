@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from schedgen.calibration.experiments import read_experiments
+from schedgen.calibration import measuring
+from schedgen.calibration.experiments import Manner, read_experiments
 from schedgen.calibration.measuring import Measured, Record, as_json, read_record
+from schedgen.calibration.preparing import Prepared
 from schedgen.errors import SchedgenError
 
 RECORD = Record(
@@ -35,6 +37,14 @@ def test_another_format() -> None:
     text = json.dumps(json.loads(as_json(RECORD)) | {"calibration_format": 1})
     with pytest.raises(SchedgenError, match="calibration format 1, this schedgen reads 2; fix"):
         read_record(text, "record.json")
+
+
+def test_kernels_with_one_iteration() -> None:
+    """Of which a long run cannot have more; others are measured all the same."""
+    one = Prepared("dropout", "dropout.py", ({}, {}), (1, 1), 0, Manner())
+    loaded = None  # it is not even loaded
+    with pytest.raises(SchedgenError, match="it has one iteration"):
+        measuring._measure(one, None, loaded, 1)  # pyright: ignore
 
 
 @pytest.mark.parametrize(
