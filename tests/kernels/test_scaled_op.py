@@ -13,17 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from schedgen.codegen.facts import file_name
 from schedgen.driver.emulating import launched
 from schedgen.errors import SchedgenError
-from schedgen.kernels import (
-    block_factors,
-    checks,
-    gemm,
-    layouts,
-    library,
-    scaled_gemm,
-    scaled_op,
-    scaled_tiling,
-)
-from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
+from schedgen.kernels import checks, gemm, layouts, library, scaled_gemm, scaled_op, scaled_tiling
+from schedgen.kernels.errors import ArgumentValueError, DeviceError
 from schedgen.kernels.tile_sizes import Tile
 from tests.kernels import refusals
 
@@ -182,17 +173,7 @@ def _long_blocks(outer: tuple[int, ...], m: int, n: int, k: int) -> None:
     left = a.double() * of_a.repeat_interleave(128, -1)[..., :k] / 2
     right = of_b.repeat_interleave(128, -2)[..., :k, :].repeat_interleave(128, -1)[..., :n]
     assert torch.equal(found, rounded(left, b.double() * right.mT))
-    assert torch.equal(scaled_gemm(a, b.mT, of_a, block_factors(of_b), alpha=0.5), found)
-
-
-def test_factors_of_blocks_once() -> None:
-    factors = block_factors(torch.arange(6.0).view(2, 3))
-    assert factors.is_contiguous()
-    assert factors.tolist() == [[float(n) for n in range(r, r + 3) for _ in "four"] for r in (0, 3)]
-    with pytest.raises(ArgumentTypeError, match=r"allowed: torch\.float32"):
-        block_factors(torch.zeros(2, 3).bfloat16())
-    with pytest.raises(ArgumentValueError, match=r"\(..., k / 128, n / 128\)"):
-        block_factors(torch.zeros(3))
+    assert torch.equal(scaled_gemm(a, b.mT, of_a, scaled_op.block_factors(of_b), alpha=0.5), found)
 
 
 @pytest.mark.parametrize("outer", [(), (2,)])
