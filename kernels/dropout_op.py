@@ -8,7 +8,7 @@ same elements, on every GPU and in output tiles of every size; gradients draw th
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -154,12 +154,9 @@ def _fake_product(
     b: Tensor,
     bias: Tensor | None,
     residual: Tensor | None,
-    p: float,
-    scale: float,
-    low: int,
-    high: int,
+    *drawn: Any,
 ) -> Tensor:
-    del p, scale, low, high
+    del drawn
     checks.dtypes(a=a, b=b, bias=bias, residual=residual)
     arguments.check_epilogue(b, None, 1.0, bias, None)
     shape = arguments.result_shape(a, b, None, 1.0, 1.0, False)
@@ -172,28 +169,25 @@ def _run_product(
     b: Tensor,
     bias: Tensor | None,
     residual: Tensor | None,
-    p: float,
-    scale: float,
-    low: int,
-    high: int,
+    *drawn: Any,
 ) -> Tensor:
-    out = _fake_product(a, b, bias, residual, p, scale, low, high)
+    out = _fake_product(a, b, bias, residual)
     device = checks.devices(a=a, b=b, bias=bias, residual=residual)
-    _compute(device, (a, b, bias, residual), Drawn(p, scale, low, high), out)
+    _compute(device, (a, b, bias, residual), Drawn(*drawn), out)
     return out
 
 
-def _fake(x: Tensor, p: float, scale: float, low: int, high: int) -> Tensor:
-    del p, scale, low, high
+def _fake(x: Tensor, *drawn: Any) -> Tensor:
+    del drawn
     checks.dtypes(x=x)
     if not x.dim():
         raise ArgumentValueError("x", "it has no dimensions", "(..., n)", "x.unsqueeze(0)")
     return x.new_empty(x.shape)
 
 
-def _run(x: Tensor, p: float, scale: float, low: int, high: int) -> Tensor:
-    out = _fake(x, p, scale, low, high)
-    _drop(checks.devices(x=x), x, Drawn(p, scale, low, high), out)
+def _run(x: Tensor, *drawn: Any) -> Tensor:
+    out = _fake(x)
+    _drop(checks.devices(x=x), x, Drawn(*drawn), out)
     return out
 
 

@@ -182,7 +182,8 @@ class Call {
           put(key, one.number > 0 ? 1 : one.number < 0 ? -1 : 0);
           if (op_.types[n] == 'U') put(key, one.number == 1);
           continue;
-        case 'N':
+        case 'N':  // no plan is for others, of which the host function says what is wrong
+          put(key, one.number >= INT32_MIN && one.number <= INT32_MAX);
           continue;
         case 'B':
         case 'I':

@@ -2,7 +2,8 @@
 // `schedgen race --banks`:
 //
 //     nvcc -gencode arch=compute_90a,code=sm_90a -O3 -cudart static -o banks benchmarks/micro/banks.cu
-//     ncu --metrics l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum,l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum ./banks
+//     ncu --csv --metrics l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum,l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum ./banks > CSV
+//     python benchmarks/micro/profiled.py CSV --gpu "NVIDIA H200" > benchmarks/results/banks_profiled.json
 //
 // tests/emulator/race/test_profiled_banks.py compares results/banks_profiled.json, those of an H200, with the emulator's count.
 #include <cstdint>
@@ -35,7 +36,7 @@ template<int KIND, bool STORE> __global__ void shared(uint32_t* out, int pitch, 
   SOME(KIND,PITCH,0,0,28) SOME(KIND,PITCH,0,0,24) SOME(KIND,PITCH,0,0,16) SOME(KIND,PITCH,0,0,7) SOME(KIND,PITCH,0,0,3) SOME(KIND,PITCH,0,0,1) SOME(KIND,PITCH,0,0,21)
 int main() {
   uint32_t* out; cudaMalloc(&out,1024);
-  // The list that tests/emulator/race/test_profiled_banks.py reads: bytes of a lane, pitch, swap, flip; and of masks.
+  // The list that benchmarks/micro/profiled.py reads: bytes of a lane, pitch, swap, flip; and of masks.
   BOTH(2,2,0,0) BOTH(2,4,0,0) BOTH(2,128,0,0) BOTH(2,8,0,0)
   BOTH(4,4,0,0) BOTH(4,8,0,0) BOTH(4,12,0,0) BOTH(4,16,0,0) BOTH(4,128,0,0) BOTH(4,132,0,0) BOTH(4,0,0,0) BOTH(4,64,0,0)
   BOTH(8,8,0,0) BOTH(8,16,0,0) BOTH(8,24,0,0) BOTH(8,128,0,0) BOTH(8,136,0,0) BOTH(8,0,0,0) BOTH(8,64,0,0) BOTH(8,8,16,64) BOTH(8,32,0,0)

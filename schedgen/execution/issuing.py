@@ -28,8 +28,6 @@ the others.
 """
 ROW, STREAM = "copy_row", "copy_per_kib"
 """Constants: cycles for each row of a panel, and for each KiB, of copies that follow each other."""
-_BROUGHT_BY = "TMA"
-"""The unit that copies take."""
 _LEAST_BYTES = 16
 """Of a row of a bulk tensor copy: shorter ones are those of a vector."""
 
@@ -49,15 +47,12 @@ def issued(program: Program, kernel: Kernel, machine: Machine) -> Program:
             return one
         load = by_name[one.name]
         least = each * copies(kernel, load) - spared.get(one.name, 0)
-        brought = _brought(load, machine)
-        return replace(
-            one,
-            hold=(max(one.hold[0], least), max(one.hold[1], least)),
-            units=tuple(
-                (unit, max(cycles, brought) if unit == _BROUGHT_BY else cycles)
-                for unit, cycles in one.units
-            ),
-        )
+        hold = max(one.hold[0], least), max(one.hold[1], least)
+        if not one.units:
+            return replace(one, hold=hold)
+        (engine, cycles), *rest = one.units  # of an engine the first one is its own
+        brought = max(cycles, _brought(load, machine))
+        return replace(one, hold=hold, units=((engine, brought), *rest))
 
     return replace(program, operations=tuple(map(longer, program.operations)))
 

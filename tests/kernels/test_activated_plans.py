@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch import Tensor
 
 from schedgen.kernels import (
     dropout,
+    dropout_op,
     gated_op,
     gemm,
     gemm_dropout,
@@ -63,6 +67,24 @@ def test_dropout(planned: list[str], seed: int) -> None:
         wanted = kept * (a.double() @ b.double() + bias.double()) + c.double()
         assert torch.allclose(found.double(), wanted, rtol=2**-6, atol=2e-2)
     assert len(planned) == 2 * 2
+
+
+def test_integers_that_kernels_have_no_room_for(
+    planned: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No plan is for them, also where there is one for all others."""
+    computed: list[int] = []
+    compute = dropout_op.ELEMENTS._compute  # pyright: ignore[reportPrivateUsage]
+
+    def counting(x: Tensor, *drawn: Any) -> Tensor:
+        computed.append(int(drawn[2]))
+        return compute(x, *drawn)
+
+    monkeypatch.setattr(dropout_op.ELEMENTS, "_compute", counting)
+    for low in (3, 4, -(2**31), 2**31 - 1, 2**31):
+        dropout_op.ELEMENTS(random(64, 72), 0.5, 2.0, low, 0)
+    assert planned
+    assert set(computed) == {3, 4, 2**31}  # the second call makes a plan
 
 
 @pytest.mark.parametrize("residual", [True, False])
