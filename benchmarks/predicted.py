@@ -2,14 +2,17 @@
 
     python benchmarks/predicted.py [--save] [TABLE ...]
 
-Seven tables: the *constants* that `schedgen calibrate` measured, beside what the model had when the
+Eight tables: the *constants* that `schedgen calibrate` measured, beside what the model had when the
 measured kernels were scheduled; the *experiments* of the calibration about iterations, and those
 about *launches*; *waits*, arrivals, orders of pace and sums on an H100; *streams* of loads, narrow
-products and reads of shared memory (`streams.yaml`); every shipped Hopper kernel (*kernels*); and
-*orders*: what is lost if tiles of products are chosen by what `schedgen tune` estimates, for the
+products and reads of shared memory (`streams.yaml`); *code*: experiments about iterations by the
+machine code of their kernels; every shipped Hopper kernel (*kernels*), by its machine code and by
+its program alone; and *orders*: what is lost if tiles of products are chosen by what `schedgen tune` estimates, for the
 times that `choices.py` measured.
 Predictions are cycles of the machine model for roles that share units *in turn* and *in step*
-(`schedgen.execution.contended`); *predicted* lies a third of the way from one to the other.
+(`schedgen.execution.contended`); *predicted* lies a third of the way from one to the other. *By
+machine code*: roles execute what the assembler wrote (`schedgen.cycles`), for which kernels are
+compiled; that of all shipped ones takes a quarter of an hour on two cores.
 Measured cycles come from `results/calibration.json` and `results/launches.json`, of the kernels
 that were scheduled by the models in them, and those of shipped kernels from `results/shipped.json`,
 which `schedgen calibrate --only kernels --keep` writes. Needs no GPU. Tables that are not named
@@ -28,6 +31,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import assembled
 import choices
 from report import RESULTS, keep, table
 
@@ -166,12 +170,35 @@ def kernels(record: Record, machine: Machine) -> Iterator[Row]:
     """Every shipped kernel, of data types of the same speed one."""
     del record
     there, longer = recorded(KERNELS), with_constants(machine, LONGER)
-    for one in shipped_experiments(TARGET):
+    every = shipped_experiments(TARGET)
+    by_code = assembled.iterations(assembled.shipped(every, machine), machine)
+    for one in every:
         program, kernel = program_of_lock(one, machine)
         measured = there.measured.get(one.name)
+        cycles = measured and measured.cycles
         row: Row = {"table": "kernels", "kernel": one.name, "II": program.ii_cycles}
         row |= {"with longer waits": round(of_program(program, kernel, longer).expected)}
-        yield row | _compared(of_program(program, kernel, machine), measured and measured.cycles)
+        row |= _of_code(by_code.get(one.name), cycles)
+        yield row | _compared(of_program(program, kernel, machine), cycles)
+
+
+def code(record: Record, machine: Machine) -> Iterator[Row]:
+    """Experiments about iterations by the machine code of the kernels that were measured."""
+    sources = (
+        (read_experiments(about="iterations"), record),
+        (read_experiments(about="iterations"), recorded(BARRIERS)),
+        (read_experiments(Path(__file__).with_name("streams.yaml")), recorded(STREAMS)),
+    )
+    done: set[str] = set()
+    for every, there in sources:
+        chosen = [one for one in every if one.name in there.measured and one.name not in done]
+        done |= {one.name for one in chosen}
+        found = assembled.iterations(assembled.emitted(chosen, ran_on(there)), machine)
+        for one in chosen:
+            cycles = there.measured[one.name].cycles
+            row: Row = {"table": "code", "device": there.device, "measured on": there.date}
+            row |= {"experiment": one.name, "measured": round(cycles, 1)}
+            yield row | _of_code(found.get(one.name), cycles)
 
 
 def _compared(found: Predicted, measured: float | None) -> Row:
@@ -182,6 +209,12 @@ def _compared(found: Predicted, measured: float | None) -> Row:
         "in turn": round(found.in_turn),
         "in step": round(found.in_step),
     }
+
+
+def _of_code(found: float | None, measured: float | None) -> Row:
+    """Cycles by machine code, and how far they are off."""
+    off = "" if found is None or measured is None else f"{found / measured - 1:+.1%}"
+    return {"by machine code": "" if found is None else round(found), "code off": off}
 
 
 def _interval(low: Any, high: Any) -> str:
@@ -217,7 +250,7 @@ def main() -> None:
     print(f"{record.device}, {record.date}, {record.mhz:.0f} MHz at the lowest")
     there: list[Row] = json.loads((RESULTS / f"{NAME}.json").read_text("utf-8"))["rows"]
     found: list[Row] = []
-    for part in (constants, experiments, waits, streams, launches, kernels, orders):
+    for part in (constants, experiments, waits, streams, code, launches, kernels, orders):
         name = part.__name__
         if wanted and name not in wanted:
             found += [row for row in there if row["table"] == name]

@@ -10,7 +10,7 @@ import typer
 
 from schedgen import __version__
 from schedgen.cli.guard import guarded
-from schedgen.cli.kernels import build, compile_file, emit, emulate, trace
+from schedgen.cli.kernels import build, compile_file, cycles, emit, emulate, trace
 from schedgen.cli.measurements import bench, calibrate, tune
 from schedgen.cli.programs import ProgramCommand, lift, race
 from schedgen.cli.schedules import check, schema, show, solve, specs, targets
@@ -48,6 +48,7 @@ for _name, _command in {
     "lift": lift,
     "emit": emit,
     "compile": compile_file,
+    "cycles": cycles,
     "build": build,
     "trace": trace,
     "calibrate": calibrate,

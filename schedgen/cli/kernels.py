@@ -213,6 +213,29 @@ def compile_file(
     )
 
 
+def cycles(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Kernel written by 'schedgen emit'.")
+    ],
+    target: TargetOption = None,
+    spec: Annotated[
+        str | None,
+        typer.Option("--spec", metavar="SPEC", help="Its spec, if that is not a shipped one."),
+    ] = None,
+    cache: CacheOption = True,
+    json: JsonOption = False,
+) -> None:
+    """Say without a GPU what an iteration of FILE takes, by its machine code.
+
+    Roles execute what the assembler wrote, instruction by instruction, with barriers, copies and
+    tensor cores of the machine model (docs/calibration.md): cycles of an iteration, and for each
+    role what they go into. Hopper only. Exit status: 0 done, 1 it does not compile, 2 bad input.
+    """
+    from schedgen.cli.cycles import run_cycles
+
+    raise typer.Exit(run_cycles(file, target, spec, json, cache=cache))
+
+
 def trace(
     spec: SpecArgument,
     target: TargetOption = None,

@@ -110,6 +110,15 @@ def natural_loops(graph: nx.DiGraph[int], start: int) -> dict[int, frozenset[int
     return {header: frozenset(blocks) for header, blocks in found.items()}
 
 
+def dominators(graph: nx.DiGraph[int], start: int, block: int) -> frozenset[int]:
+    """The blocks that all ways from ``start`` to ``block`` come through, both included."""
+    above, found = _dominators(graph, start), {block}
+    while above.get(block, block) != block:
+        block = above[block]
+        found.add(block)
+    return frozenset(found)
+
+
 def innermost(loops: Mapping[int, frozenset[int]], having: set[int]) -> list[list[int]]:
     """The blocks of each loop with one of ``having`` and no such loop inside, all in order."""
     found = [loop for loop in loops.values() if loop & having]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import networkx as nx
 
-from schedgen.conform.flow import innermost, natural_loops
+from schedgen.conform.flow import dominators, innermost, natural_loops
 from schedgen.errors import SchedgenError
 
 _LINE = re.compile(
@@ -18,8 +18,28 @@ _LINE = re.compile(
     r"(?P<name>[A-Z][\w.]*)(?P<operands>[^;]*);",
     re.MULTILINE,
 )
+_WORD = re.compile(r"/\* 0x([0-9a-f]{16}) \*/")
 _TARGET = re.compile(r"`\((\.L_\w+)\)")
 _ENDS = ("EXIT", "RET", "KILL")
+_SCOREBOARDS = 6
+_SPIN = 12
+_OF_SPIN = ("SYNCS", "NANOSLEEP", "BRA", "IMAD", "MOV", "NOP", "R2UR", "LEA")
+"""A loop that waits for a barrier has fewer instructions, and no others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What the assembler tells the scheduler with an instruction.
+
+    ``stall``: cycles until the next one of the warp may be issued; ``writes`` and ``reads``: the
+    scoreboard that is free again when its result is there, or its operands were read, -1 for none;
+    ``waits``: scoreboards that have to be free before it.
+    """
+
+    stall: int
+    writes: int
+    reads: int
+    waits: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +50,8 @@ class Machine:
     operands: str
     address: str
     guarded: bool = False
+    control: Control | None = None
+    """Of listings with encodings."""
 
     @property
     def opcode(self) -> str:
@@ -37,12 +59,13 @@ class Machine:
         return self.name.partition(".")[0]
 
 
-def disassembled(program: Path, cubin: Path) -> str:
-    """The listing of ``cubin``; ``program`` is nvdisasm. Raises SchedgenError if it cannot read
-    that.
+def disassembled(program: Path, cubin: Path, *, encodings: bool = False) -> str:
+    """The listing of ``cubin``, with the ``encodings`` of instructions if they are wanted;
+    ``program`` is nvdisasm. Raises SchedgenError if it cannot read that.
     """
+    options = ["-hex", "-c"] if encodings else ["-c"]
     run = subprocess.run(
-        [str(program), "-c", str(cubin)], capture_output=True, text=True, check=False
+        [str(program), *options, str(cubin)], capture_output=True, text=True, check=False
     )
     if run.returncode:
         raise SchedgenError(f"{cubin}: nvdisasm cannot read it: {run.stderr.strip()}")
@@ -59,27 +82,50 @@ class Listing:
     def __init__(self, text: str) -> None:
         self.body: list[Machine] = []
         self._labels: dict[str, int] = {}
+        words = [int(word, 16) for word in _WORD.findall(text)]
+        """Two of each instruction, if there are any; the second one has its control bits."""
         for found in _LINE.finditer(text):
             if found["label"]:
                 self._labels[found["label"]] = len(self.body)
             else:
+                control = _control(words[2 * len(self.body) + 1]) if words else None
                 guarded = found["guard"] is not None
                 self.body.append(
-                    Machine(found["name"], found["operands"], f"0x{found['at']}", guarded)
+                    Machine(found["name"], found["operands"], f"0x{found['at']}", guarded, control)
                 )
 
     def loops(self, wanted: Callable[[Machine], bool]) -> list[list[Machine]]:
         """The instructions of the innermost loops with a ``wanted`` one, by address."""
         blocks = self._blocks()
-        graph: nx.DiGraph[int] = nx.DiGraph()
-        graph.add_node(0)
-        graph.add_edges_from((a, b) for a, end in blocks.items() for b in self._next(end))
-        reached = {0, *nx.descendants(graph, 0)}
         having = {a for a, end in blocks.items() if any(wanted(one) for one in self.body[a:end])}
         return [
             [one for start in loop for one in self.body[start : blocks[start]]]
-            for loop in innermost(natural_loops(graph.subgraph(reached), 0), having)
+            for loop in innermost(natural_loops(self._graph(blocks), 0), having)
         ]
+
+    def turns(self) -> list[list[Machine]]:
+        """What each turn of the innermost loops executes, by address: instructions that some turns
+        leave out are not among them. Loops that do nothing but ask a barrier again are none.
+        """
+        blocks = self._blocks()
+        graph = self._graph(blocks)
+        found: list[tuple[frozenset[int], list[Machine]]] = []
+        for header, loop in natural_loops(graph, 0).items():
+            latches = [block for block in loop if graph.has_edge(block, header)]
+            always = frozenset.intersection(*(dominators(graph, 0, block) for block in latches))
+            found.append((loop, self._of(sorted(always & loop), blocks)))
+        found = [one for one in found if not _asks(self._of(sorted(one[0]), blocks))]
+        return [turn for loop, turn in found if not any(other < loop for other, _ in found)]
+
+    def _of(self, starts: Iterable[int], blocks: Mapping[int, int]) -> list[Machine]:
+        return [one for start in starts for one in self.body[start : blocks[start]]]
+
+    def _graph(self, blocks: Mapping[int, int]) -> nx.DiGraph[int]:
+        """Blocks that control comes to, and where it goes from each."""
+        graph: nx.DiGraph[int] = nx.DiGraph()
+        graph.add_node(0)
+        graph.add_edges_from((a, b) for a, end in blocks.items() for b in self._next(end))
+        return nx.DiGraph(graph.subgraph({0, *nx.descendants(graph, 0)}))
 
     def _blocks(self) -> dict[int, int]:
         """The first instruction of each block, and the first one behind it."""
@@ -99,3 +145,30 @@ class Listing:
         if (asks or not leaves) and end < len(self.body):
             found.append(end)
         return [at for at in found if at < len(self.body)]
+
+
+def _control(word: int) -> Control:
+    """The control bits of an encoding's second word: 4 of stalls, a hint, 3 and 3 of scoreboards, 6
+    of those that are waited for (Volta and later: Jia et al., arXiv:1804.06826, section 2.1).
+    """
+    stall, writes, reads, waits = (
+        word >> 41 & 15,
+        word >> 46 & 7,
+        word >> 49 & 7,
+        word >> 52 & 63,
+    )
+    return Control(
+        stall,
+        writes if writes < _SCOREBOARDS else -1,
+        reads if reads < _SCOREBOARDS else -1,
+        tuple(number for number in range(_SCOREBOARDS) if waits >> number & 1),
+    )
+
+
+def _asks(turn: Sequence[Machine]) -> bool:
+    """Whether a loop does nothing but wait for a barrier."""
+    return (
+        len(turn) < _SPIN
+        and any(one.opcode == "SYNCS" for one in turn)
+        and all(one.opcode in _OF_SPIN or one.opcode.startswith("U") for one in turn)
+    )

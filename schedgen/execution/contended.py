@@ -64,7 +64,7 @@ def cycles_per_iteration(
     """
     program = fused(program, without)
     many, few = (
-        _Contended(program, machine, manner, end, (trips,)).cycles()
+        Contended(program, machine, manner, end, (trips,)).cycles()
         for trips in (_FILLED + _COUNTED, _FILLED)
     )
     return (many - few) / _COUNTED
@@ -81,10 +81,10 @@ def cycles_of_tiles(
     """Cycles of output tiles, one after the other, with so many iterations each; the rest is as for
     `cycles_per_iteration`.
     """
-    return _Contended(fused(program, without), machine, manner, end, trips).cycles()
+    return Contended(fused(program, without), machine, manner, end, trips).cycles()
 
 
-class _Contended:
+class Contended:
     """Output tiles with ``trips`` iterations. Jobs are numbered by the events whose operation they
     are.
     """

@@ -1,0 +1,1 @@
+"""What an iteration of a compiled kernel takes, by its machine code, without a GPU."""

@@ -1,0 +1,96 @@
+"""What units take, alone and beside products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from schedgen.calibration.predicting import middles
+from schedgen.conform.listing import Control
+from schedgen.conform.listing import Machine as Instruction
+from schedgen.cycles.prices import Priced, Prices, Unit, priced, prices
+from schedgen.cycles.scheduler import Scheduler
+from schedgen.errors import SchedgenError
+from schedgen.machine_file import read_machine
+
+SAYS: Prices = prices(middles(read_machine("h200")))
+
+
+def made(name: str, operands: str = "", guarded: bool = False) -> Priced:
+    one = Instruction(name, operands, "0x0", guarded, Control(1, -1, -1, ()))
+    return priced(one, SAYS, 5.7)
+
+
+def run(scheduler: Scheduler, names: Sequence[str], start: float = 0.0, warps: int = 4) -> float:
+    """Issues all of one warp that depends on nothing; when the last one was."""
+    time = start
+    for name in names:
+        one = made(name)
+        time = scheduler.ready(one, time)
+        scheduler.issue(one, time, warps)
+    return time
+
+
+def alone() -> Scheduler:
+    return Scheduler(SAYS, lambda event, by: None)
+
+
+@pytest.mark.parametrize(
+    ("name", "each"),
+    [("FFMA", 1), ("FMNMX", 2), ("IMAD.U32", 2), ("MUFU.EX2", 8), ("UIADD3", 1)],
+)
+def test_rates(name: str, each: float) -> None:
+    assert run(alone(), [name] * 65) == pytest.approx(64 * each, abs=2)
+
+
+def test_both_halves_of_fma_and_alu_go_on_together() -> None:
+    assert run(alone(), ["FFMA", "FMNMX"] * 32) == pytest.approx(63, abs=2)
+    assert run(alone(), ["IMAD.U32", "FMNMX"] * 32) == pytest.approx(63, abs=2)
+
+
+def test_shared_memory_is_a_queue() -> None:
+    scheduler = alone()
+    assert run(scheduler, ["LDS"] * 6) == 5  # the warp goes on
+    assert scheduler.free[Unit.SHARED] == 24
+    assert run(scheduler, ["LDSM.16.M88.4"] * 20, 5) > 200  # and waits in the end
+
+
+def test_what_tensor_cores_slow_down() -> None:
+    scheduler = alone()
+    for _ in range(8):
+        scheduler.multiply(0, 64, 0.75, -1)
+    busy = scheduler.says.begin
+    maxima = run(scheduler, ["FMNMX"] * 33, busy) - busy
+    assert maxima == pytest.approx(32 * scheduler.says.alu_beside, abs=5)
+    assert scheduler.multiply(0, 0, 0, -1) == pytest.approx(busy + 512)
+
+
+def test_multiply_adds_keep_products_waiting() -> None:
+    later: list[tuple[int, float]] = []
+    scheduler = Scheduler(SAYS, lambda event, by: later.append((event, by)))
+    end = scheduler.multiply(0, 64, 0.75, 7)
+    run(scheduler, ["FFMA"] * 10, scheduler.says.begin)
+    assert later == [(7, SAYS.push)] * 10
+    assert scheduler.multiply(0, 0, 0, -1) == pytest.approx(end + 10 * SAYS.push)
+
+
+def test_tensor_cores_take_some_products_at_a_time() -> None:
+    scheduler, product = alone(), made("HGMMA.64x128x16.F32.BF16")
+    ends = [scheduler.multiply(0, 64, 0.5, -1) for _ in range(int(SAYS.queue))]
+    assert scheduler.ready(product, 10) == ends[0]
+
+
+def test_a_question_that_is_not_asked_takes_no_unit() -> None:
+    assert made("SYNCS.PHASECHK.TRANS64", guarded=True).unit is None
+    assert made("SYNCS.PHASECHK.TRANS64.TRYWAIT").unit is Unit.BARRIER
+
+
+def test_a_model_without_prices() -> None:
+    with pytest.raises(SchedgenError, match="fix: --target h200"):
+        prices(read_machine("b200"))
+    h200 = read_machine("h200")
+    less = replace(h200, constants=tuple(c for c in h200.constants if c.name != "code_push"))
+    with pytest.raises(SchedgenError, match="code_push"):
+        prices(less)
