@@ -7,8 +7,8 @@ measured kernels were scheduled; the *experiments* of the calibration about iter
 about *launches*; *waits*, arrivals, orders of pace and sums on an H100; *streams* of loads, narrow
 products and reads of shared memory (`streams.yaml`); *code*: experiments about iterations by the
 machine code of their kernels; every shipped Hopper kernel (*kernels*), by its machine code and by
-its program alone; and *orders*: what is lost if tiles of products are chosen by what `schedgen tune` estimates, for the
-times that `choices.py` measured.
+its program alone; and *orders*: what is lost if tiles of products are chosen by what `schedgen
+tune` estimates, for the times that `choices.py` measured.
 Predictions are cycles of the machine model for roles that share units *in turn* and *in step*
 (`schedgen.execution.contended`); *predicted* lies a third of the way from one to the other. *By
 machine code*: roles execute what the assembler wrote (`schedgen.cycles`), for which kernels are

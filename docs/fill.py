@@ -191,6 +191,9 @@ PARTS: dict[str, Callable[[], str]] = {
         ("experiment", "measured", "predicted", "off", "in turn", "in step"),
         "streams",
     ),
+    "predicted-code": lambda: measured_table(
+        "predicted", ("experiment", "measured", "by machine code", "code off"), "code"
+    ),
     "predicted-launches": lambda: measured_table(
         "predicted",
         ("experiment", "of", "measured", "predicted", "off", "in turn", "in step", "MHz"),
@@ -201,7 +204,10 @@ PARTS: dict[str, Callable[[], str]] = {
     ),
     "predicted-kernels": lambda: measured_table(
         "predicted",
-        ("kernel", "II", "measured", "predicted", "off", "in turn", "in step", "with longer waits"),
+        (
+            *("kernel", "II", "measured", "by machine code", "code off"),
+            *("predicted", "off", "in turn", "in step"),
+        ),
         "kernels",
     ),
     "proof-growth": lambda: results_table(

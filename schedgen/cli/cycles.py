@@ -23,7 +23,7 @@ def run_cycles(
     from schedgen.codegen.compiling import CompileError
     from schedgen.codegen.facts import read_facts
     from schedgen.codegen.report import compile_report
-    from schedgen.cycles.predict import cycles
+    from schedgen.cycles.predict import ARCH, cycles, unpriced
     from schedgen.cycles.report import data, lines
     from schedgen.driver.deriving import Underivable, derived
     from schedgen.execution.issuing import issued
@@ -32,6 +32,8 @@ def run_cycles(
 
     try:
         facts = read_facts(path)
+        if facts.target != ARCH:
+            raise SchedgenError(f"{path}: {unpriced(facts.target)}")
         store = Store() if cache else None
         program, kernel = derived(facts, target, str(path), spec, store=store)
         machine = middles(read_machine(target or program.target))

@@ -112,8 +112,10 @@ class Listing:
         found: list[tuple[frozenset[int], list[Machine]]] = []
         for header, loop in natural_loops(graph, 0).items():
             latches = [block for block in loop if graph.has_edge(block, header)]
-            always = frozenset.intersection(*(dominators(graph, 0, block) for block in latches))
-            found.append((loop, self._of(sorted(always & loop), blocks)))
+            always = loop
+            for block in latches:
+                always &= dominators(graph, 0, block)
+            found.append((loop, self._of(sorted(always), blocks)))
         found = [one for one in found if not _asks(self._of(sorted(one[0]), blocks))]
         return [turn for loop, turn in found if not any(other < loop for other, _ in found)]
 

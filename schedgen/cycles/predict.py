@@ -16,7 +16,8 @@ from schedgen.errors import SchedgenError
 from schedgen.machine import Machine
 from schedgen.program.model import Program
 
-_ARCH = "sm_90a"
+ARCH = "sm_90a"
+"""Whose machine code is priced."""
 _FILLED, _COUNTED = 12, 24
 _SETTLED, _MOST_FILLED = 6000, 60
 """Iterations until a kernel is in its steady state: those of so many cycles; and those counted."""
@@ -42,11 +43,8 @@ def cycles(program: Program, cubin: Path, machine: Machine) -> Cycles:
 
     Raises SchedgenError: there is no disassembler, or the machine's code is not priced.
     """
-    if program.arch != _ARCH:
-        raise SchedgenError(
-            f"machine code of {program.arch} is not priced, only that of {_ARCH}, which was "
-            "measured; fix: a kernel for h200"
-        )
+    if program.arch != ARCH:
+        raise SchedgenError(unpriced(program.arch))
     tool = disassembler()
     if tool is None:
         raise SchedgenError(
@@ -54,6 +52,14 @@ def cycles(program: Program, cubin: Path, machine: Machine) -> Cycles:
         )
     text = disassembled(tool, cubin, encodings=True)
     return of_code(program, matched(program, Listing(text).turns()), machine)
+
+
+def unpriced(arch: str) -> str:
+    """Why there is nothing to say of a kernel for ``arch``."""
+    return (
+        f"machine code of {arch} is not priced, only that of {ARCH}, which was measured; "
+        "fix: a kernel for h200"
+    )
 
 
 def of_code(program: Program, code: Mapping[str, Matched], machine: Machine) -> Cycles:

@@ -67,6 +67,7 @@ class Prices:
         shared, shuffle, special, constant: until what shared memory, a shuffle, a special function
             or constant memory gives is there, from when their unit begins.
         copy: until a bulk copy has read its operands.
+        load: by which issuing a bulk copy is longer than its stall.
         arrive: of the unit for barriers, for each warp.
         fence: until a fence to the asynchronous proxy is over, and ``membar`` what is before it.
         handoff: from an arrival until a role that waits for it is told.
@@ -88,6 +89,7 @@ class Prices:
     special: float
     constant: float
     copy: float
+    load: float
     arrive: float
     fence: float
     membar: float
@@ -149,6 +151,8 @@ def priced(one: Instruction, says: Prices, fence: float, *, last: bool = False) 
     stall = max(one.control.stall, 1)
     if last and opcode == "BRA":
         stall += round(says.branch)
+    if opcode == "UTMALDG":
+        stall += round(says.load)
     return Priced(
         one.name,
         unit,

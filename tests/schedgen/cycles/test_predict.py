@@ -81,7 +81,8 @@ def test_a_product_takes_its_ii(tmp_path: Path) -> None:
     assert found.iteration == pytest.approx(1024, rel=0.002)
     assert found.share == 1
     text = "\n".join(lines(found, program("gemm_sm_90a_bf16.py")))
-    assert "1024 cycles" in text and "waits for" in text
+    assert "1024 cycles" in text
+    assert "waits for" in text
     roles = data(found, program("gemm_sm_90a_bf16.py"))["roles"]
     assert all(
         sum(role["cycles"].values()) == pytest.approx(1024, rel=0.02) for role in roles.values()
