@@ -8,7 +8,7 @@ the same time, that of the warp is which has waited for longest.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -31,9 +31,12 @@ ISSUING, SCOREBOARDS, UNITS, PRODUCTS = "issuing", "results", "units", "tensor c
 
 @dataclass
 class _Multiplying:
-    """Products of an operation that are to be issued: how many, cycles of each."""
+    """Products of an operation that are to be issued: how many, how many are left, cycles of
+    each.
+    """
 
     event: int
+    products: int
     left: int
     cycles: float
     shared: float
@@ -42,20 +45,22 @@ class _Multiplying:
 @dataclass
 class _Role:
     """Where a role is: ``todo`` are the instructions before its next step, last first; ``asked``:
-    when it knows the answer of a barrier, and which scoreboard has it.
+    when it knows the answer of a barrier, and which scoreboard has it; ``apart``: its warps do not
+    multiply together.
     """
 
     before: list[list[Priced]]
     own: list[list[Priced]]
     rest: list[Priced]
     warps: int
+    apart: bool
     place: int = 0
     todo: list[Priced] = field(default_factory=list[Priced])
     scoreboards: list[float] = field(default_factory=lambda: [0.0] * 6)
     asked: tuple[float, int] | None = None
     last: float = 0.0
     multiplying: _Multiplying | None = None
-    spent: Counter[str] = field(default_factory=Counter[str])
+    spent: defaultdict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
 
 
 class Executed(Contended):
@@ -89,8 +94,8 @@ class Executed(Contended):
             self._prepare(name)
 
     @property
-    def spent(self) -> dict[str, Counter[str]]:
-        return {name: role.spent for name, role in self.roles.items()}
+    def spent(self) -> dict[str, dict[str, float]]:
+        return {name: dict(role.spent) for name, role in self.roles.items()}
 
     def cycles(self) -> float:
         barriers = Barriers(Setup(self.case))
@@ -168,7 +173,9 @@ class Executed(Contended):
         role = self.roles[name]
         if not role.todo:
             return inf
-        return self.scheduler.ready(role.todo[-1], self._free(name, role.todo[-1]))
+        one, of = role.todo[-1], role.multiplying
+        first = name if of is not None and of.left == of.products else ""
+        return self.scheduler.ready(one, self._free(name, one), first)
 
     def _free(self, name: str, one: Priced) -> float:
         """When all scoreboards are free that an instruction waits for."""
@@ -179,12 +186,12 @@ class Executed(Contended):
         role = self.roles[name]
         one = role.todo.pop()
         free = self._free(name, one)
-        role.spent[SCOREBOARDS] += round(free - self.clock[name])
-        role.spent[PRODUCTS if one.multiplies else UNITS] += round(time - free)
-        begin = self.scheduler.issue(one, time, role.warps)
+        role.spent[SCOREBOARDS] += free - self.clock[name]
+        role.spent[PRODUCTS if one.multiplies else UNITS] += time - free
+        begin = self.scheduler.issue(one, time, role.warps, apart=role.apart)
         role.last = time
         if one.multiplies and role.multiplying is not None:
-            self._multiply(role, role.multiplying, time)
+            self._multiply(name, role.multiplying, time)
         if one.asks:
             role.asked = begin + one.latency, one.writes
         elif one.writes >= 0:
@@ -192,16 +199,17 @@ class Executed(Contended):
         if one.reads >= 0:
             role.scoreboards[one.reads] = max(role.scoreboards[one.reads], begin + one.read)
         stall = max(one.stall, self.says.product) if one.multiplies else one.stall
-        role.spent[ISSUING] += round(stall)
+        stall += self.says.fetch
+        role.spent[ISSUING] += stall
         self.clock[name] = time + stall
 
-    def _multiply(self, role: _Role, of: _Multiplying, time: float) -> None:
+    def _multiply(self, name: str, of: _Multiplying, time: float) -> None:
         of.left -= 1
         completion = self.case.completion[of.event] if of.left == 0 else -1
-        end = self.scheduler.multiply(time, of.cycles, of.shared, completion)
+        end = self.scheduler.multiply(time, of.cycles, of.shared, completion, name)
         if of.left == 0:
             self.needed[completion] = end + self.says.end
-            role.multiplying = None
+            self.roles[name].multiplying = None
 
     def _later(self, completion: int, by: float) -> None:
         self.needed[completion] += by
@@ -234,7 +242,7 @@ class Executed(Contended):
         if event.signal is not None and not event.waits:
             self.came[event.signal.barrier, event.signal.number].append((time, name))
         waited_for = getattr(action, "barrier", "") or getattr(action, "operation", "")
-        role.spent[f"waits for {waited_for}"] += round(max(time - self.clock[name], 0))
+        role.spent[f"waits for {waited_for}"] += max(time - self.clock[name], 0)
         self.clock[name] = max(time, self.clock[name])
         if event.waits and role.asked:
             _, scoreboard = role.asked
@@ -257,7 +265,7 @@ class Executed(Contended):
             units = dict(operation.units)
             longest = max(units.get(unit, 0) for unit in ("TENSOR", "SMEM"))
             shared = units.get("SMEM", 0) / max(longest, 1)
-            role.multiplying = _Multiplying(index, products, longest / products, shared)
+            role.multiplying = _Multiplying(index, products, products, longest / products, shared)
             self.needed[self.case.completion[index]] = inf
         elif operation.engine.asynchronous:
             issued = self.clock[event.role]
@@ -277,4 +285,4 @@ def _role(code: Matched, steps: int, warps: int, says: Prices, fence: float) -> 
         before[step] += made[at:begin]
         own[step] += made[begin : part.end]
         at = part.end
-    return _Role(before, own, made[at:], warps)
+    return _Role(before, own, made[at:], warps, not any(one.multiplies for one in made))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +90,7 @@ def _steady(
     return time / _COUNTED, {n: _each(spent, few.spent[n]) for n, spent in many.spent.items()}
 
 
-def _each(many: Counter[str], few: Counter[str]) -> dict[str, float]:
+def _each(many: Mapping[str, float], few: Mapping[str, float]) -> dict[str, float]:
     """Cycles of an iteration, by what they went into."""
-    found = {what: (many[what] - few[what]) / _COUNTED for what in many}
+    found = {what: (many[what] - few.get(what, 0.0)) / _COUNTED for what in many}
     return {what: spent for what, spent in found.items() if spent > 0}

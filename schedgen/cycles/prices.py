@@ -22,6 +22,8 @@ from schedgen.machine import Machine
 _PREFIX = "code_"
 _WIDTH = re.compile(r"\.(64|128)\b")
 _MATRICES = re.compile(r"\.(2|4)$")
+_OF_REGISTERS = re.compile(r"\s*R\d+, R\d+")
+"""Operands of a product whose left one is in registers."""
 
 
 class Unit(StrEnum):
@@ -52,6 +54,7 @@ _ALU = frozenset(
 _FMA = frozenset(("FADD", "FFMA", "FMUL", "HFMA2", "HMUL2"))
 _HEAVY = frozenset(("HADD2", "IMAD"))
 _CONVERSIONS = frozenset(("F2F", "F2I", "I2F"))
+_PRODUCTS = frozenset(("HGMMA", "QGMMA"))
 _SHARED = frozenset(("LDS", "LDSM", "SHFL", "STS", "STSM"))
 _HALF_RATE, _SPECIAL_RATE, _PASS = 2, 8, 4
 """Cycles of a scheduler for 32 lanes by 16 and by 4, and for 128 bytes of each of four warps."""
@@ -63,6 +66,8 @@ class Prices:
 
     Attributes:
         ask: from a question whether a phase is complete to the answer, if it is.
+        fetch: by which each instruction is longer, because some are not there yet.
+        spread: of the queue of shared memory, what warps do not wait for that go on by themselves.
         branch: by which a branch that is taken is longer than its stall.
         shared, shuffle, special, constant: until what shared memory, a shuffle, a special function
             or constant memory gives is there, from when their unit begins.
@@ -83,6 +88,8 @@ class Prices:
     """
 
     ask: float
+    fetch: float
+    spread: float
     branch: float
     shared: float
     shuffle: float
@@ -137,6 +144,8 @@ class Priced:
     reads: int
     waits: tuple[int, ...]
     multiplies: bool = False
+    registers: bool = False
+    """It multiplies a left operand in registers."""
     asks: bool = False
     each: bool = False
 
@@ -163,7 +172,8 @@ def priced(one: Instruction, says: Prices, fence: float, *, last: bool = False) 
         one.control.writes,
         one.control.reads,
         one.control.waits,
-        multiplies=opcode in ("HGMMA", "QGMMA"),
+        multiplies=opcode in _PRODUCTS,
+        registers=opcode in _PRODUCTS and bool(_OF_REGISTERS.match(one.operands)),
         asks="TRYWAIT" in one.name,
         each=each,
     )

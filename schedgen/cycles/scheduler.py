@@ -26,13 +26,14 @@ _CLOSE = 2
 @dataclass(slots=True)
 class Product:
     """An instruction that multiplies: from when to when, the share of shared memory that it reads,
-    and whose last one it is, -1 for none.
+    whose last one it is, -1 for none, and of which role.
     """
 
     begin: float
     end: float
     shared: float
     completes: int = -1
+    role: str = ""
 
 
 class Scheduler:
@@ -48,8 +49,10 @@ class Scheduler:
         self._multiplied = 0.0
         self._last_fma = -float(_CLOSE) - 1
 
-    def ready(self, one: Priced, time: float) -> float:
-        """When ``one`` can be issued, not before ``time``."""
+    def ready(self, one: Priced, time: float, first: str = "") -> float:
+        """When ``one`` can be issued, not before ``time``; ``first``: its role, if none of its
+        operation's products was issued yet.
+        """
         time = max(time, self.issued)
         if one.unit is Unit.FMA:
             time = max(time, min(self.free[half] for half in FLOATING))
@@ -59,10 +62,15 @@ class Scheduler:
         room = len(self._products) - int(self.says.queue)
         if one.multiplies and room >= 0:
             time = max(time, self._products[room].end)
+        if one.registers and first:
+            others = (product.end for product in self._products if product.role != first)
+            time = max(time, max(others, default=0.0) - self.says.begin)
         return time
 
-    def issue(self, one: Priced, time: float, warps: int) -> float:
-        """Issues ``one`` for a role of ``warps``; when its unit begins it."""
+    def issue(self, one: Priced, time: float, warps: int, *, apart: bool = False) -> float:
+        """Issues ``one`` for a role of ``warps``; when its unit begins it. ``apart``: nothing keeps
+        the warps of the role together, so that they seldom want shared memory at the same time.
+        """
         self.issued = time + 1
         while self._products and self._products[0].end <= time:
             self._products.pop(0)
@@ -78,13 +86,18 @@ class Scheduler:
             unit = one.unit
         begin = max(time, self.free[unit])
         self.free[unit] = begin + cycles
+        if unit is Unit.SHARED and apart:
+            return max(time, begin - self.says.spread)
         return begin if unit in QUEUED else time
 
-    def multiply(self, time: float, cycles: float, shared: float, completes: int) -> float:
+    def multiply(
+        self, time: float, cycles: float, shared: float, completes: int, role: str = ""
+    ) -> float:
         """A product is issued: when it is done."""
         begin = max(time + self.says.begin, self._multiplied)
         self._multiplied = begin + cycles
-        self._products.append(Product(begin, self._multiplied, min(shared, _MOST), completes))
+        made = Product(begin, self._multiplied, min(shared, _MOST), completes, role)
+        self._products.append(made)
         return self._multiplied
 
     def _cycles(self, one: Priced, time: float, warps: int, busy: Product | None) -> float:
