@@ -38,10 +38,10 @@ def shipped(experiments: Iterable[Experiment], machine: Machine) -> Iterator[Tas
         yield one.name, name, text, *program_of_lock(one, machine)
 
 
-def emitted(experiments: Iterable[Experiment], machine: Machine) -> Iterator[Task]:
-    """Kernels that are scheduled for ``machine``."""
+def emitted(experiments: Iterable[Experiment], before: Machine, machine: Machine) -> Iterator[Task]:
+    """Kernels that are scheduled for the model ``before``, with what ``machine`` says of copies."""
     for one in experiments:
-        made = emission(one.read(), machine, one.settings, pace=one.pace)
+        made = emission(one.read(), before, one.settings, pace=one.pace)
         kernel, schedule = made.solution.problem.kernel, made.solution.schedule
         program = synthesize(kernel, schedule, middles(machine), one.pace)
         yield one.name, made.name, made.text, program, kernel

@@ -193,7 +193,8 @@ def code(record: Record, machine: Machine) -> Iterator[Row]:
     for every, there in sources:
         chosen = [one for one in every if one.name in there.measured and one.name not in done]
         done |= {one.name for one in chosen}
-        found = assembled.iterations(assembled.emitted(chosen, ran_on(there)), machine)
+        tasks = assembled.emitted(chosen, ran_on(there), machine)
+        found = assembled.iterations(tasks, machine)
         for one in chosen:
             cycles = there.measured[one.name].cycles
             row: Row = {"table": "code", "device": there.device, "measured on": there.date}

@@ -194,6 +194,14 @@ PARTS: dict[str, Callable[[], str]] = {
     "predicted-code": lambda: measured_table(
         "predicted", ("experiment", "measured", "by machine code", "code off"), "code"
     ),
+    "stall-reasons": lambda: measured_table(
+        "stall_reasons",
+        (
+            *("kernel", "issued", "stalls", "units", "results", "together", "fetch"),
+            *("products", "first of registers"),
+        ),
+        "stalls",
+    ),
     "predicted-launches": lambda: measured_table(
         "predicted",
         ("experiment", "of", "measured", "predicted", "off", "in turn", "in step", "MHz"),

@@ -25,6 +25,8 @@ from schedgen.machine import Machine
 from schedgen.program.model import Program, Run
 from schedgen.program.operations import Engine
 
+_AT_HAND = 256
+"""Instructions of a loop of which a warp need not wait for one."""
 ISSUING, SCOREBOARDS, UNITS, PRODUCTS = "issuing", "results", "units", "tensor cores"
 """What a role's cycles go into, beside waits for a barrier or an operation."""
 
@@ -46,7 +48,7 @@ class _Multiplying:
 class _Role:
     """Where a role is: ``todo`` are the instructions before its next step, last first; ``asked``:
     when it knows the answer of a barrier, and which scoreboard has it; ``apart``: its warps do not
-    multiply together.
+    multiply together; ``long``: not all instructions of a turn are at hand.
     """
 
     before: list[list[Priced]]
@@ -54,6 +56,7 @@ class _Role:
     rest: list[Priced]
     warps: int
     apart: bool
+    long: bool
     place: int = 0
     todo: list[Priced] = field(default_factory=list[Priced])
     scoreboards: list[float] = field(default_factory=lambda: [0.0] * 6)
@@ -199,7 +202,7 @@ class Executed(Contended):
         if one.reads >= 0:
             role.scoreboards[one.reads] = max(role.scoreboards[one.reads], begin + one.read)
         stall = max(one.stall, self.says.product) if one.multiplies else one.stall
-        stall += self.says.fetch
+        stall += self.says.fetch if role.long else 0.0
         role.spent[ISSUING] += stall
         self.clock[name] = time + stall
 
@@ -285,4 +288,5 @@ def _role(code: Matched, steps: int, warps: int, says: Prices, fence: float) -> 
         before[step] += made[at:begin]
         own[step] += made[begin : part.end]
         at = part.end
-    return _Role(before, own, made[at:], warps, not any(one.multiplies for one in made))
+    apart = not any(one.multiplies for one in made)
+    return _Role(before, own, made[at:], warps, apart, len(made) > _AT_HAND)

@@ -66,7 +66,7 @@ class Prices:
 
     Attributes:
         ask: from a question whether a phase is complete to the answer, if it is.
-        fetch: by which each instruction is longer, because some are not there yet.
+        fetch: by which each instruction of a long loop is longer, because some are not there yet.
         spread: of the queue of shared memory, what warps do not wait for that go on by themselves.
         branch: by which a branch that is taken is longer than its stall.
         shared, shuffle, special, constant: until what shared memory, a shuffle, a special function

@@ -82,6 +82,27 @@ def test_tensor_cores_take_some_products_at_a_time() -> None:
     assert scheduler.ready(product, 10) == ends[0]
 
 
+def test_a_left_operand_in_registers_waits_for_other_warps() -> None:
+    scheduler = alone()
+    product = made("HGMMA.64x64x16.F32.BF16", " R120, R152, gdesc[UR12].tnspB, R120 ")
+    end = scheduler.multiply(0, 64, 0.5, -1, "softmax0")
+    assert scheduler.ready(product, 5, "softmax1") == end - SAYS.begin
+    assert scheduler.ready(product, 5, "softmax0") == 5  # its own are in order
+    assert scheduler.ready(product, 5) == 5  # others of its operation follow
+    shared = made("HGMMA.64x64x16.F32.BF16", " R120, gdesc[UR12], R120 ")
+    assert scheduler.ready(shared, 5, "softmax1") == 5
+
+
+def test_warps_that_go_on_by_themselves_wait_less_for_shared_memory() -> None:
+    begins: list[float] = []
+    for apart in (False, True):
+        scheduler = alone()
+        for _ in range(4):
+            begin = scheduler.issue(made("LDS.64"), 0, 4, apart=apart)
+        begins.append(begin)
+    assert begins[0] - begins[1] == SAYS.spread
+
+
 def test_a_question_that_is_not_asked_takes_no_unit() -> None:
     assert made("SYNCS.PHASECHK.TRANS64", guarded=True).unit is None
     assert made("SYNCS.PHASECHK.TRANS64.TRYWAIT").unit is Unit.BARRIER
