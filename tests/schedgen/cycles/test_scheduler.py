@@ -97,9 +97,8 @@ def test_warps_that_go_on_by_themselves_wait_less_for_shared_memory() -> None:
     begins: list[float] = []
     for apart in (False, True):
         scheduler = alone()
-        for _ in range(4):
-            begin = scheduler.issue(made("LDS.64"), 0, 4, apart=apart)
-        begins.append(begin)
+        found = [scheduler.issue(made("LDS.64"), 0, 4, apart=apart) for _ in range(4)]
+        begins.append(found[-1])
     assert begins[0] - begins[1] == SAYS.spread
 
 
