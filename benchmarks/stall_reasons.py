@@ -3,7 +3,7 @@
     ncu --profile-from-start off --set none --section SourceCounters -o FILE \\
         python benchmarks/stall_reasons.py --run DIR NAME ...
     ncu -i FILE.ncu-rep --page source --csv > SOURCE
-    python benchmarks/stall_reasons.py SOURCE [--gpu GPU] [--save] NAME ...
+    python benchmarks/stall_reasons.py [--gpu GPU] [--date DATE] [--save] SOURCE NAME ...
 
 ``DIR`` is what `schedgen calibrate --only kernels --prepare DIR` wrote, names are those of its
 experiments; ``SOURCE`` has them in this order. A loop are the instructions that are executed as
@@ -65,8 +65,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("source", type=Path, nargs="?")
     parser.add_argument("--run", type=Path)
-    parser.add_argument("--gpu", default="NVIDIA H200")
-    parser.add_argument("--date", default=str(date.today()))
+    parser.add_argument("--gpu", default="", help="where it was sampled")
+    parser.add_argument("--date", default=str(date.today()), help="when")
     parser.add_argument("--save", action="store_true")
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()

@@ -23,7 +23,7 @@ from schedgen.emulator.ptx.tree import Immediate, Instruction, Kernel
 
 _LINE = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)([^;]*);")
 _COUNT = re.compile(r",\s*0x([0-9a-f]+)\s*$")
-_KINDS = (
+KINDS = (
     ("SYNCS.EXCH", "init"),
     ("SYNCS.PHASECHK.TRANS64.TRYWAIT", "wait"),
     ("SYNCS.ARRIVE.TRANS64.ART0", "arrive"),
@@ -42,7 +42,8 @@ _KINDS = (
     ("LDTM", "tmem read"),
     ("STTM", "tmem write"),
 )
-_COMPARED = {found for _, found in _KINDS} | {"close products", "wait_group copies"}
+"""What names of instructions of a cubin begin with, and what these are; the first one counts."""
+_COMPARED = {found for _, found in KINDS} | {"close products", "wait_group copies"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ def of_listing(text: str) -> Iterator[Entry]:
     for match in _LINE.finditer(text):
         address, name, operands = match.groups()
         where = f"{name} at 0x{address}"
-        what = next((found for start, found in _KINDS if name.startswith(start)), None)
+        what = next((found for start, found in KINDS if name.startswith(start)), None)
         count = _COUNT.search(operands)
         if name.startswith("DEPBAR") and " SB0" in operands:
             what = "wait_group copies"

@@ -20,6 +20,8 @@ _LINE = re.compile(
 )
 _WORD = re.compile(r"/\* 0x([0-9a-f]{16}) \*/")
 _TARGET = re.compile(r"`\((\.L_\w+)\)")
+PRODUCTS = ("HGMMA", "QGMMA")
+"""Hopper's products of 16 bits and of 8."""
 _ENDS = ("EXIT", "RET", "KILL")
 _SCOREBOARDS = 6
 _SPIN = 12
@@ -57,6 +59,17 @@ class Machine:
     def opcode(self) -> str:
         """The name without modifiers."""
         return self.name.partition(".")[0]
+
+    @property
+    def closes(self) -> bool:
+        """Whether it is the last one of a group of Hopper's products."""
+        return self.opcode in PRODUCTS and "gsb" in self.operands
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether it is a product of Hopper, and not one that only closes a group."""
+        empty = self.closes and self.operands.split(",")[0].split()[-1] == "RZ"
+        return self.opcode in PRODUCTS and not empty
 
 
 def disassembled(program: Path, cubin: Path, *, encodings: bool = False) -> str:

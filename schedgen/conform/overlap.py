@@ -18,7 +18,7 @@ from typing import Any
 
 from schedgen.conform.actions import kind
 from schedgen.conform.flow import Flow, innermost
-from schedgen.conform.listing import Listing, Machine
+from schedgen.conform.listing import PRODUCTS, Listing, Machine
 from schedgen.conform.refusal import Refusal
 from schedgen.emulator.ptx.tree import Immediate, Instruction, Kernel
 
@@ -49,8 +49,6 @@ _CUBIN = {
     "FFMA": "arithmetic",
 }
 _MULTIPLY, _CLOSE, _WAIT = "multiply", "close", "wait"
-_PRODUCTS = ("HGMMA", "QGMMA")
-"""Hopper's products of 16 bits and of 8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,18 +314,17 @@ def _arithmetic(one: Instruction) -> str:
 
 
 def _of_cubin(listing: Listing) -> Iterable[Turn]:
-    for body in listing.loops(lambda one: one.opcode in _PRODUCTS):
+    for body in listing.loops(lambda one: one.opcode in PRODUCTS):
         events = tuple(event for one in body for event in _machine_event(one))
         yield Turn(f"{body[0].address}", len(body), events)
 
 
 def _machine_event(one: Machine) -> Iterable[Event]:
     """The same of an instruction of a cubin."""
-    if one.opcode in _PRODUCTS:
-        group = "gsb" in one.operands
-        if not (group and one.operands.split(",")[0].split()[-1] == "RZ"):  # an empty group
+    if one.opcode in PRODUCTS:
+        if one.multiplies:
             yield Event(_MULTIPLY)
-        if group:
+        if one.closes:
             yield Event(_CLOSE)
     elif one.name.startswith("WARPGROUP.DEPBAR"):
         yield Event(_WAIT, int(one.operands.split(",")[-1].strip(), 16))

@@ -110,19 +110,9 @@ class Executed(Contended):
             if name:
                 self._issue_until(name, at, until)
             elif done < inf and done <= time:
-                self.units.advance(done)
-                self.units.remove(job)
-                self._finished(job, done)
-                last = max(last, done)
+                last = max(last, self._end(job, done))
             elif time < inf:
-                time = max(time, self.units.now)
-                self.units.advance(time)
-                barriers.ready.remove(event)
-                barriers.fire(event)
-                for later in self.case.then[event]:
-                    self.needed[later] = max(self.needed[later], time)
-                self._happen(event, time)
-                last = max(last, time)
+                last = max(last, self._fire(barriers, event, time))
             else:
                 break
         if not barriers.finished:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from schedgen.conform.assembly import KINDS
+from schedgen.conform.listing import PRODUCTS
 from schedgen.conform.listing import Machine as Instruction
 from schedgen.kernel import Space
 from schedgen.program.model import (
@@ -25,26 +27,27 @@ from schedgen.program.model import (
 )
 from schedgen.program.operations import Engine
 
-_BEGINNINGS = (
-    ("SYNCS.PHASECHK.TRANS64.TRYWAIT", "wait"),
-    ("SYNCS.ARRIVE.TRANS64.ART0", "arrive"),
-    ("SYNCS.ARRIVE.TRANS64", "expect"),
+_MORE = (
     ("BAR.ARV", "bar.arrive"),
     ("BAR", "bar.sync"),
-    ("UTMALDG", "load"),
-    ("UTMASTG", "store"),
-    ("UTMAREDG", "store"),
-    ("WARPGROUP.DEPBAR", "wait for products"),
-    ("DEPBAR", "wait for copies"),
+    ("DEPBAR", "wait_group copies"),
     ("FENCE", "fence"),
     ("LDS", "read"),
     ("STS", "write"),
 )
-_PRODUCTS = ("HGMMA", "QGMMA")
-_MULTIPLY = "multiply"
+"""The same as `KINDS` of what has no counterpart in another order."""
+_STORES = {"add": "store"}
+_MULTIPLY = "wgmma"
 _ACCESSES = ("read", "write")
 """They tell loops from each other, and are no step."""
 _COPIES = ("load", "store")
+_STEPS = frozenset(
+    (
+        *("wait", "arrive", "expect", "bar.arrive", "bar.sync", "fence", *_COPIES, *_ACCESSES),
+        *("wait_group products", "wait_group copies"),
+    )
+)
+"""Parts that are no products."""
 _COMPUTES = ("FADD", "FFMA", "FMNMX", "FMUL", "F2FP", "HADD2", "HFMA2", "MUFU")
 
 
@@ -129,7 +132,7 @@ def _kind(step: Step, program: Program) -> Iterator[str]:
             yield "bar.arrive" if numbered else "expect" if action.bytes else "arrive"
     elif isinstance(action, WaitGroup):
         products = program.operation[action.operation].engine is Engine.WGMMA
-        yield "wait for products" if products else "wait for copies"
+        yield "wait_group products" if products else "wait_group copies"
     elif isinstance(action, Fence) and action.kind is FenceKind.ASYNC_PROXY:
         yield "fence"
     elif isinstance(action, Run):
@@ -154,28 +157,24 @@ def _parts(turn: Sequence[Instruction]) -> Iterator[Part]:
     found: list[Part] = []
     group = -1
     for at, one in enumerate(turn):
-        if one.opcode in _PRODUCTS:
-            if not _empty(one):
+        if one.opcode in PRODUCTS:
+            if one.multiplies:
                 if group < 0:
                     group = len(found)
                     found.append(Part(_MULTIPLY, at, at + 1))
                 found[group] = Part(_MULTIPLY, found[group].begin, at + 1)
-            if "gsb" in one.operands:
+            if one.closes:
                 group = -1
             continue
-        kind = next((kind for start, kind in _BEGINNINGS if one.name.startswith(start)), None)
-        if kind is None:
+        kind = next((k for start, k in (*KINDS, *_MORE) if one.name.startswith(start)), None)
+        kind = _STORES.get(kind, kind) if kind else None
+        if kind not in _STEPS:
             continue
         if found and found[-1].kind == kind and kind in (*_COPIES, *_ACCESSES):
             found[-1] = Part(kind, found[-1].begin, at + 1)
         else:
             found.append(Part(kind, at, at + 1))
     yield from found
-
-
-def _empty(one: Instruction) -> bool:
-    """Whether it only closes a group."""
-    return "gsb" in one.operands and one.operands.split(",")[0].split()[-1] == "RZ"
 
 
 def _common(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:

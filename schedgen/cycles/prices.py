@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import cache
 
+from schedgen.conform.listing import PRODUCTS
 from schedgen.conform.listing import Machine as Instruction
 from schedgen.errors import SchedgenError
 from schedgen.machine import Machine
@@ -54,7 +55,6 @@ _ALU = frozenset(
 _FMA = frozenset(("FADD", "FFMA", "FMUL", "HFMA2", "HMUL2"))
 _HEAVY = frozenset(("HADD2", "IMAD"))
 _CONVERSIONS = frozenset(("F2F", "F2I", "I2F"))
-_PRODUCTS = frozenset(("HGMMA", "QGMMA"))
 _SHARED = frozenset(("LDS", "LDSM", "SHFL", "STS", "STSM"))
 _HALF_RATE, _SPECIAL_RATE, _PASS = 2, 8, 4
 """Cycles of a scheduler for 32 lanes by 16 and by 4, and for 128 bytes of each of four warps."""
@@ -134,7 +134,6 @@ class Priced:
     warp, of which a role may have several. ``latency``: until its scoreboards are free.
     """
 
-    name: str
     unit: Unit | None
     cycles: float
     stall: int
@@ -163,7 +162,6 @@ def priced(one: Instruction, says: Prices, fence: float, *, last: bool = False) 
     if opcode == "UTMALDG":
         stall += round(says.load)
     return Priced(
-        one.name,
         unit,
         cycles,
         stall,
@@ -172,8 +170,8 @@ def priced(one: Instruction, says: Prices, fence: float, *, last: bool = False) 
         one.control.writes,
         one.control.reads,
         one.control.waits,
-        multiplies=opcode in _PRODUCTS,
-        registers=opcode in _PRODUCTS and bool(_OF_REGISTERS.match(one.operands)),
+        multiplies=opcode in PRODUCTS,  # what only closes a group goes the same way
+        registers=opcode in PRODUCTS and bool(_OF_REGISTERS.match(one.operands)),
         asks="TRYWAIT" in one.name,
         each=each,
     )

@@ -142,22 +142,30 @@ class Contended:
                 if time == inf:
                     break
             if done <= time:
-                self.units.advance(done)
-                self.units.remove(job)
-                self._finished(job, done)
-                last = max(last, done)
-                continue
-            time = max(time, self.units.now)
-            self.units.advance(time)
-            barriers.ready.remove(event)
-            barriers.fire(event)
-            for later in self.case.then[event]:
-                self.needed[later] = max(self.needed[later], time)
-            self._happen(event, time)
-            last = max(last, time)
+                last = max(last, self._end(job, done))
+            else:
+                last = max(last, self._fire(barriers, event, time))
         if not barriers.finished:
             raise SchedgenError("the program comes to a stop; 'schedgen check' says why")
         return last
+
+    def _end(self, job: int, time: float) -> float:
+        """An operation needs its units no longer; when that is."""
+        self.units.advance(time)
+        self.units.remove(job)
+        self._finished(job, time)
+        return time
+
+    def _fire(self, barriers: Barriers, event: int, time: float) -> float:
+        """An event happens, not before ``time``; when it does."""
+        time = max(time, self.units.now)
+        self.units.advance(time)
+        barriers.ready.remove(event)
+        barriers.fire(event)
+        for later in self.case.then[event]:
+            self.needed[later] = max(self.needed[later], time)
+        self._happen(event, time)
+        return time
 
     def _time(self, index: int, gated: bool = True) -> float:
         """When an event that is ready happens, as far as that is known."""
