@@ -139,6 +139,11 @@ class Region:
         """
         return max(1, -(-self.slot_bytes // (4 * 128)))
 
+    @property
+    def guest(self) -> bool:
+        """Whether it has no storage of its own, wherever it is put."""
+        return all(option.host is not None for option in self.options)
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -379,9 +384,18 @@ class Kernel:
 
     def registers_of(self, piece: str) -> tuple[str, ...]:
         """Names for the places of a piece in registers: two pieces have one in common if they take
-        the same registers of some thread. Regions of a ring take turns in its only slot.
+        the same registers of some thread. Regions of a ring take turns in its only slot, and guests
+        are where their hosts are.
         """
         one, region = self.piece[piece], self.region_of(piece)
+        if region.guest:
+            shifted = (
+                (o.host, one.overlaps(other, shift=o.column), other.name)
+                for o in region.options
+                for other in self.pieces
+                if other.region == o.host
+            )
+            return tuple(dict.fromkeys(name for _, size, name in shifted if size))
         if region.ring is None:
             return (piece,)
         inside = set(self.ring[region.ring].regions)

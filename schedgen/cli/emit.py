@@ -181,6 +181,7 @@ def _emitted_data(path: Path, emitted: Emission, attempts: tuple[Attempt, ...]) 
             {
                 **attempt.variation.data,
                 "chosen": attempt.chosen,
+                "cycles": attempt.cycles,
                 "beside_products": None if attempt.overlap is None else attempt.overlap.data,
                 "conforms": None if attempt.differences is None else not attempt.differences,
                 **_report_data(attempt.report, files=False),

@@ -28,6 +28,8 @@ def _chosen(attempts: Sequence[Attempt]) -> str:
     others = [one for one in attempts if one.usable and one is not chosen]
     if not others:
         return f"{chosen.variation.text}: the only one that is acceptable"
+    if all(one.cycles is not None for one in (chosen, *others)):
+        return f"{chosen.variation.text}: the fewest cycles by its machine code, or as few"
     if chosen.overlap is None or chosen.overlap.unknown:
         return f"{chosen.variation.text}: the first one that is acceptable"
     if chosen.keeps and not any(one.keeps for one in others):
@@ -44,4 +46,5 @@ def _outcome(attempt: Attempt) -> str:
         return f"it is not its program, {attempt.differences[0]}"
     if attempt.overlap is None:
         return "acceptable; not compared with the cubin (pip install nvidia-cuda-nvdisasm)"
-    return attempt.overlap.text
+    cycles = "" if attempt.cycles is None else f"; {attempt.cycles:.0f} cycles by its machine code"
+    return attempt.overlap.text + cycles

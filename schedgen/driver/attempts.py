@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from schedgen.conform.overlap import Overlap
+from schedgen.driver.pricing import cycles_of
 from schedgen.driver.variations import Variation
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 _SLACK = 50
 """One of so many cycles beside products may be lost: single instructions that conditions need."""
+_NEAR = 100
+"""Cycles of iterations that differ by one of so many are taken for the same: predicted ones of one
+program, written in several ways, were further from what was measured (docs/calibration.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Attempt:
         overlap: what its machine code has beside products; None if that is not known, because
             there is no disassembler, or the kernel is not acceptable anyway.
         differences: where its PTX is not its program; None if that was not compared.
+        cycles: of an iteration, by its machine code; None if that is not known.
         chosen: whether it is the one that is taken.
     """
 
@@ -43,6 +48,7 @@ class Attempt:
     report: Report
     overlap: Overlap | None = None
     differences: tuple[str, ...] | None = None
+    cycles: float | None = None
     chosen: bool = False
 
     @property
@@ -69,12 +75,14 @@ def acceptable(report: Report) -> bool:
 def best(attempts: Sequence[Attempt]) -> int | None:
     """Which of ``attempts`` is to be taken; None if none is usable.
 
-    The one that loses least of what the first of them has beside products in its PTX, so that one
-    which plans less does not win by that; of those the one with the fewest instructions in loops
-    with products; of those the first. Where roles share instructions there are fewer loops, so work
-    beside products is compared by the loop. One that cannot be compared comes behind all that can.
+    The one with the fewest cycles by its machine code, if those of all are known. Of equal ones,
+    and if not, the one that loses least of what the first of them has beside products in its PTX,
+    so that one which plans less does not win by that; of those the one with the fewest instructions
+    in loops with products; of those the first. Where roles share instructions there are fewer
+    loops, so work beside products is compared by the loop. One that cannot be compared comes behind
+    all that can.
     """
-    usable = [n for n, one in enumerate(attempts) if one.usable]
+    usable = _fastest([n for n, one in enumerate(attempts) if one.usable], attempts)
     known = [one.overlap for one in attempts if one.overlap is not None and not one.overlap.unknown]
     planned = _by_loop(known[0].cycles, known[0]) if known else Fraction(0)
 
@@ -89,6 +97,14 @@ def best(attempts: Sequence[Attempt]) -> int | None:
     return min(usable, key=rank, default=None)
 
 
+def _fastest(usable: list[int], attempts: Sequence[Attempt]) -> list[int]:
+    """Those of ``usable`` with the fewest cycles, or all if nobody knows."""
+    known = {n: cycles for n in usable if (cycles := attempts[n].cycles) is not None}
+    if len(known) < len(usable):
+        return usable
+    return [n for n in usable if known[n] * _NEAR <= min(known.values()) * (_NEAR + 1)]
+
+
 def _by_loop(cycles: int, overlap: Overlap) -> Fraction:
     return Fraction(cycles, max(1, len(overlap.loops)))
 
@@ -97,8 +113,9 @@ def compiled(
     emitted: Emission, variation: Variation, store: Store | None, *, conform: bool
 ) -> Attempt:
     """What the compiler makes of ``emitted``; if that is `acceptable`, what of it is beside
-    products and, with ``conform``, whether it is its program. ``store`` may have all of it, by the
-    text of the file and the versions of the compiler. The files that it wrote are gone.
+    products, what an iteration takes and, with ``conform``, whether it is its program. ``store``
+    may have all of it, by the text of the file and the versions of the compiler. The files that it
+    wrote are gone.
 
     Raises CompileError.
     """
@@ -110,6 +127,8 @@ def compiled(
     reports: TypeAdapter[Report] = TypeAdapter(Report)
     overlaps: TypeAdapter[Overlap] = TypeAdapter(Overlap)
     made_from = [sha256(emitted.text.encode()).hexdigest(), emitted.name, *packages()]
+    constants = emitted.solution.problem.machine.constants
+    timed_by = [*made_from, *((c.name, str(c.low), str(c.high)) for c in constants)]
     kept = store.get("report", made_from) if store is not None else None
     if store is not None and kept:
         report = reports.validate_json(kept)
@@ -117,25 +136,28 @@ def compiled(
             return Attempt(variation, report)
         beside = store.get("overlap", made_from)
         same = store.get("conformance", made_from)
-        if (beside or not measurable()) and (same or not conform):
+        priced = store.get("cycles", timed_by)
+        if ((priced and beside) or not measurable()) and (same or not conform):
             overlap = overlaps.validate_json(beside) if beside else None
             differences = tuple(json.loads(same)) if conform and same else None
-            return Attempt(variation, report, overlap, differences)
+            cycles = json.loads(priced) if priced else None
+            return Attempt(variation, report, overlap, differences, cycles)
     with TemporaryDirectory(prefix="schedgen-") as scratch:
         path = Path(scratch) / emitted.name
         path.write_text(emitted.text, encoding="utf-8")
         report = compile_report(path, Path(scratch) / "compiled")
-        overlap, differences = None, None
+        overlap, differences, cycles = None, None, None
         if acceptable(report):
-            overlap = overlap_of(report)
+            overlap, cycles = overlap_of(report), cycles_of(report, emitted)
             differences = differences_of(report, emitted) if conform else None
     if store is not None:
         store.put("report", made_from, reports.dump_json(report).decode())
         if overlap is not None:
             store.put("overlap", made_from, overlaps.dump_json(overlap).decode())
+            store.put("cycles", timed_by, json.dumps(cycles))
         if differences is not None:
             store.put("conformance", made_from, json.dumps(differences))
-    return Attempt(variation, report, overlap, differences)
+    return Attempt(variation, report, overlap, differences, cycles)
 
 
 def measurable() -> bool:

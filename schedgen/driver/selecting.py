@@ -17,7 +17,15 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.style import PLAIN, Style
 from schedgen.driver.attempts import Attempt, acceptable, best, compiled
 from schedgen.driver.emitting import Emission, emission, restyled, written
-from schedgen.driver.variations import STEP, Variation, otherwise, sharing, with_registers
+from schedgen.driver.variations import (
+    HASTY,
+    STEP,
+    Variation,
+    hastened,
+    otherwise,
+    sharing,
+    with_registers,
+)
 from schedgen.errors import SchedgenError
 from schedgen.extents import uneven
 from schedgen.kernel import Space
@@ -37,6 +45,8 @@ CACHED = 1024
 """Instructions of 16 bytes: with more in loops with products, warps may wait for them. On an H200
 kernels of attention with 1262 in two loops and 1738 in three did for 2 and 4 % of their time
 (docs/adr/0019), one with 701 in one loop for 1 %."""
+IN_TIME = 32
+"""An iteration that takes no more than one of so many cycles longer than the II is in time."""
 _SHOWN = 4
 
 Progress = Callable[[str], None]
@@ -124,10 +134,12 @@ def compiled_emission(
     schedules are tried. Where single warps alone spill, these get `STEP` more first. One that is,
     and whose machine code has beside products what was planned, is taken. If the assembler moved
     that, the same schedule is written in the ways of `otherwise`, up to one that keeps it; where
-    loops are long, equal roles share instructions (`sharing`). `best` says which of all attempts is
-    taken; if nobody asked for a ``style``, masks may be left out of turns that need none. If none
-    of the others is acceptable, the first schedule is taken. What ``store`` has is neither solved
-    nor compiled again. With ``conform`` the PTX of what is acceptable is compared with its program.
+    loops are long, equal roles share instructions (`sharing`). Where iterations take longer than
+    the schedule by their machine code, waits and stores are written in other ways (`HASTY`). `best`
+    says which of all attempts is taken; if nobody asked for a ``style``, masks may be left out of
+    turns that need none. If none of the others is acceptable, the first schedule is taken. What
+    ``store`` has is neither solved nor compiled again. With ``conform`` the PTX of what is
+    acceptable is compared with its program.
 
     Raises:
         EmitError: none of them is acceptable; or what was compiled is not the program.
@@ -230,6 +242,7 @@ class _Trials:
         if not (acceptable(attempt.report) and attempt.keeps):
             self._vary(emitted, attempt.variation)
         self._share()
+        self._hasten()
         winner = best(self.attempts)
         if winner is None:
             raise EmitError(_refusal(self.attempts, self.made[0][0].proven.program, scarce))
@@ -260,6 +273,26 @@ class _Trials:
             again = self._again(emitted, other)
             if again is not None and again.plain != emitted.plain:
                 self.add(again, other)
+
+    def _hasten(self) -> None:
+        """Writes the best attempt in the ways of `hastened`, one after the other, if iterations
+        take longer than the schedule by its machine code; what takes less is kept.
+        """
+        winner = best(self.attempts)
+        if winner is None or not self.free:
+            return
+        for word in HASTY:
+            emitted, attempt = self.made[winner]
+            if attempt.cycles is None:
+                return
+            if attempt.cycles * IN_TIME <= emitted.proven.program.ii_cycles * (IN_TIME + 1):
+                return
+            other = hastened(attempt.variation, word)
+            again = self._again(emitted, other)
+            if again is not None and again.plain != emitted.plain:
+                self.add(again, other)
+                winner = best(self.attempts)
+                assert winner is not None
 
     def _peel(self, winner: int) -> int:
         """Which attempt is taken instead of the best one: the same without masks in the turns that

@@ -54,6 +54,10 @@ class Variation:
             parts.append("equal roles in the same instructions")
         if self.style.peeled:
             parts.append("loops without masks")
+        if self.style.prompt:
+            parts.append("waits without a hint")
+        if self.style.straight:
+            parts.append("tiles in the order of registers")
         return ", ".join(parts) or "as it was planned"
 
     @property
@@ -78,6 +82,16 @@ def otherwise(one: Variation) -> Iterator[Variation]:
 def sharing(one: Variation) -> Variation:
     """The same with equal roles in the same instructions."""
     return replace(one, style=replace(one.style, shared=True))
+
+
+HASTY = ("prompt", "straight")
+"""Words of a style that only what machine code takes can decide on, in the order in which they are
+tried."""
+
+
+def hastened(one: Variation, word: str) -> Variation:
+    """The same with a word of `HASTY`, or without it."""
+    return replace(one, style=replace(one.style, **{word: not getattr(one.style, word)}))
 
 
 def with_registers(machine: Machine, more: int, narrow: int = 0) -> Machine:

@@ -24,7 +24,9 @@ def register_tiles(problem: Problem, group: Group) -> list[tuple[str, int]]:
 
 
 def _tiles(problem: Problem, names: Iterable[str]) -> dict[str, int]:
-    """Registers per thread of one slot of each region in use; pieces are rounded up one by one."""
+    """Registers per thread of one slot of each region in use that has storage of its own; pieces
+    are rounded up one by one.
+    """
     kernel = problem.kernel
     used: set[str] = set()
     for name in names:
@@ -33,7 +35,7 @@ def _tiles(problem: Problem, names: Iterable[str]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for piece in kernel.pieces:
         region = kernel.region_of(piece.name)
-        if region.space is Space.REGISTERS and piece.name in used:
+        if region.space is Space.REGISTERS and piece.name in used and not region.guest:
             sizes[region.name] = sizes.get(region.name, 0) + max(
                 1, -(-piece.bytes // _BYTES_PER_REGISTER)
             )

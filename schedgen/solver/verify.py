@@ -286,7 +286,7 @@ def _tile_registers(line: Timeline, names: list[str]) -> int:
     kept: dict[str, int] = defaultdict(int)
     for name in sorted(pieces):
         region = kernel.region_of(name)
-        if region.space is Space.REGISTERS:
+        if region.space is Space.REGISTERS and not region.guest:
             size = max(1, -(-kernel.piece[name].bytes // _BYTES_PER_REGISTER))
             kept[region.name] += size * line.decisions.depth[region.name]
     largest: dict[str, int] = defaultdict(int)

@@ -33,6 +33,10 @@ def attempt(found: Overlap | None, **changes: object) -> Attempt:
     return Attempt(Variation(), replace(GOOD, **changes), found)  # type: ignore[arg-type]
 
 
+def timed(cycles: float | None, lost: int) -> Attempt:
+    return replace(attempt(overlap(100, lost)), cycles=cycles)
+
+
 SPILLS = attempt(None, local_bytes=8)
 DIFFERS = replace(attempt(overlap(100, 0)), differences=("another",))
 
@@ -52,6 +56,12 @@ DIFFERS = replace(attempt(overlap(100, 0)), differences=("another",))
         ([attempt(overlap(100, 1, 90)), attempt(overlap(100, 0, 95))], 0),
         ([attempt(overlap(100, 1, 95)), attempt(overlap(100, 2, 90))], 1),
         ([attempt(overlap(100, 5)), attempt(overlap(100, 5))], 0),
+        # Cycles of machine code come first, if all are known and they differ.
+        ([timed(1000, 0), timed(900, 50)], 1),
+        ([timed(1000, 50), timed(995, 0)], 1),
+        ([timed(1000, 0), timed(995, 50)], 0),
+        ([timed(None, 0), timed(900, 50)], 0),
+        ([replace(timed(800, 0), differences=("another",)), timed(900, 50)], 1),
         # What cannot be compared comes last.
         ([attempt(None), attempt(None)], 0),
         ([attempt(Overlap((), "why")), attempt(overlap(100, 100))], 1),

@@ -25,7 +25,8 @@ BLOCKS = Style(blocks=True)
 
 def emitted(text: str, style: Style = PLAIN) -> Emission:
     even = SimpleNamespace(kernel=SimpleNamespace(tile_range=(), walk=None))
-    nothing: Any = SimpleNamespace(program=SimpleNamespace(roles=()), problem=even)
+    program = SimpleNamespace(roles=(), ii_cycles=1000)
+    nothing: Any = SimpleNamespace(program=program, problem=even)
     return Emission("x.py", text, text, nothing, nothing, nothing, style)
 
 
@@ -48,12 +49,13 @@ class Driver:
         return emitted("early")
 
     def restyled(self, one: Emission, style: Style, **_: object) -> Emission:
-        return one if self.same or style == PLAIN else emitted(f"{one.text} in blocks", style)
+        words = f" with {', '.join(style.words)}" if style.words else ""
+        return one if self.same else emitted(f"{one.text.split(' with')[0]}{words}", style)
 
     def compiled(self, made: Emission, variation: Variation, *_: object, **__: object) -> Attempt:
         self.asked.append(variation)
         found = self.outcomes.pop(0)
-        return Attempt(variation, found.report, found.overlap, found.differences)
+        return replace(found, variation=variation)
 
     def run(self) -> tuple[Emission, tuple[Attempt, ...]]:
         spec, machine = read_spec("gemm_chain"), read_machine("h200")
@@ -74,6 +76,42 @@ def test_another_way_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert driver.asked == [Variation(), Variation(style=BLOCKS)]
     assert [one.chosen for one in attempts] == [False, True]
     assert made.style == BLOCKS
+
+
+def timed(cycles: float | None) -> Attempt:
+    return replace(attempt(overlap(100, 2)), cycles=cycles)
+
+
+@pytest.mark.parametrize(
+    ("cycles", "asked", "taken"),
+    [
+        ([None], [()], ()),
+        ([1030], [()], ()),  # in time
+        ([1200, 1100, 1150], [(), ("prompt",), ("prompt", "straight")], ("prompt",)),
+        ([1200, 1250, 1100], [(), ("prompt",), ("straight",)], ("straight",)),
+        ([1200, 1020], [(), ("prompt",)], ("prompt",)),
+        ([1200, 1195, 1300], [(), ("prompt",), ("straight",)], ()),  # as good as the first
+    ],
+)
+def test_ways_that_only_machine_code_tells(
+    monkeypatch: pytest.MonkeyPatch,
+    cycles: list[float | None],
+    asked: list[tuple[str, ...]],
+    taken: tuple[str, ...],
+) -> None:
+    """Waits and stores are written in other ways while iterations take longer than the schedule."""
+    driver = Driver(monkeypatch, [timed(one) for one in cycles])
+    made, attempts = driver.run()
+    assert [one.style.words for one in driver.asked] == asked
+    assert made.style.words == taken
+    assert [one.chosen for one in attempts].count(True) == 1
+
+
+def test_a_style_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver(monkeypatch, [timed(1200)])
+    spec, machine = read_spec("gemm_chain"), read_machine("h200")
+    made, _ = selecting.compiled_emission(spec, machine, {}, style=PLAIN)
+    assert (made.style, len(driver.asked)) == (PLAIN, 1)
 
 
 def test_all_lose(monkeypatch: pytest.MonkeyPatch) -> None:

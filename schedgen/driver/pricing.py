@@ -1,0 +1,36 @@
+"""What an iteration of a compiled kernel takes, as far as its machine code can be priced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schedgen.errors import SchedgenError
+
+if TYPE_CHECKING:
+    from schedgen.codegen.report import Report
+    from schedgen.driver.emitting import Emission
+
+SHARE = 0.9
+"""Of what synchronizes in each role, at least so much has to be found in program and machine code,
+so that cycles are those of this kernel: 0.94 is usual (docs/calibration.md, section 6)."""
+
+
+def cycles_of(report: Report, emitted: Emission) -> float | None:
+    """Cycles of an iteration by machine code (`schedgen.cycles`), with what the machine model says
+    of it; None if nothing is known: another architecture, no disassembler, a model without prices
+    of instructions, or code that is not recognized.
+    """
+    from schedgen.calibration.predicting import middles
+    from schedgen.cycles.predict import ARCH, cycles
+    from schedgen.execution.issuing import issued
+
+    program, problem = emitted.proven.program, emitted.solution.problem
+    if program.arch != ARCH:
+        return None
+    machine = middles(problem.machine)
+    try:
+        program = issued(program, problem.kernel, machine)
+        found = cycles(program, report.built.cubin, machine)
+    except SchedgenError:
+        return None
+    return found.iteration if found.share >= SHARE else None
