@@ -19,7 +19,7 @@ from schedgen.expressions import references
 from schedgen.extents import beyond, covered
 from schedgen.interpret.pieces import TORCH
 from schedgen.interpret.sequential import run
-from schedgen.kernel import Kernel, Kind
+from schedgen.kernel import LOADS, Kernel, Kind
 from schedgen.layouts import PACKED, WHOLE
 from schedgen.ragged import padded
 from schedgen.reference.evaluate import Expected, evaluate
@@ -149,7 +149,7 @@ def _factors(kernel: Kernel) -> set[str]:
     }
     copies = (o for o in kernel.operations if o.kind is Kind.COPY and read & {*o.writes})
     copied = {one.piece for copy in copies for one in copy.reads}
-    loads = (o for o in kernel.operations if o.kind is Kind.LOAD and copied & {*o.writes})
+    loads = (o for o in kernel.operations if o.kind in LOADS and copied & {*o.writes})
     return {load.tensor or "" for load in loads}
 
 
