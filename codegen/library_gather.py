@@ -1,59 +1,49 @@
 """Functions of generated files that take rows of a tile through a list."""
 
 GATHER = '''
-def words_at(address, there):
-    """16 bytes of global memory, zeros unless they are ``there``: nothing is read then."""
+def copy_words(place, address, count):
+    """Begins to copy 16 bytes to shared memory: ``count`` of global memory, and then zeros."""
     from cutlass._mlir.dialects import llvm
 
-    given = [address.ir_value(), there.ir_value()]
-    result = llvm.StructType.get_literal([given[1].type] * 4)
-    text = (
-        "{\\n.reg .pred P1;\\nsetp.ne.b32 P1, $5, 0;\\n"
-        "mov.b32 $0, 0;\\nmov.b32 $1, 0;\\nmov.b32 $2, 0;\\nmov.b32 $3, 0;\\n"
-        "@P1 ld.global.v4.b32 {$0, $1, $2, $3}, [$4];\\n}"
-    )
-    places = "=&r,=&r,=&r,=&r,l,r"
-    made = llvm.inline_asm(result, given, text, places, has_side_effects=True)
-    return [Int32(llvm.extractvalue(given[1].type, made, [n])) for n in range(4)]
+    given = [one.ir_value() for one in (place, address, count)]
+    text = "cp.async.cg.shared.global [$0], [$1], 16, $2;"
+    llvm.inline_asm(None, given, text, "r,l,r", has_side_effects=True)
 
 
-def row_at(index, place, count, rows):
-    """Which row an element of a list is, and whether that is one of ``rows``: none is behind the
-    last of ``count`` elements, where nothing is read.
+def copies_done():
+    """All copies that the thread began are complete."""
+    from cutlass._mlir.dialects import llvm
+
+    llvm.inline_asm(None, [], "cp.async.wait_all;", "", has_side_effects=True)
+
+
+def row_at(index, place, end, rows):
+    """Which row an element of a list is, and 1 if that is one of ``rows``, else 0 for both. Of an
+    element from ``end`` on, behind which nothing is read, it is none.
     """
-    row = index[(cutlass.min(place, count - 1),)]
-    there = cutlass.Uint32(row) < cutlass.Uint32(rows)
-    return row, Int32(there) * Int32(place < count)
+    row = index[(cutlass.min(place, end - 1),)]
+    there = (cutlass.Uint32(row) < cutlass.Uint32(rows)) & (place < end)
+    return cutlass.select_(there, row, Int32(0)), cutlass.select_(there, Int32(1), Int32(0))
 
 
 def gather_rows(tile, rows, index, begin, count, first, column, thread, band):
     """A tile in shared memory whose row i is row ``index[begin + first + i]``, from a column on: 0
     where there is none, and behind the last of ``count`` elements from ``begin`` on. Warps have a
-    quarter of each ``band`` rows of it. Neighbouring threads load from one row, 16 bytes each, and
-    all is loaded before any of it is stored.
+    quarter of each ``band`` rows of it. Neighbouring threads copy of one row, 16 bytes each.
     """
-    dtype, height = tile.element_type, cute.size(tile, mode=[0])
-    each = 128 // dtype.width
-    bytes = cute.size(tile, mode=[1]) * dtype.width // 8
-    across = next(span for span in (128, 64, 32, 16) if bytes % span == 0) // 16
-    down, panels = 32 // across, bytes // (16 * across)
-    quarter, lane = band // 4, thread % 32
-    words = cute.make_rmem_tensor(height // 4 // down * panels * 4, Int32)
-    places = []
+    each, across, apart = panel_shape(tile)
+    size, height = tile.element_type.width // 8, cute.size(tile, mode=[0])
+    down, quarter, lane = 32 // across, band // 4, thread % 32
     for n in range(0, height // 4, down):
         at = n // quarter * band + thread // 32 * quarter + n % quarter + lane // across
         row, there = row_at(index, begin + first + at, begin + count, rows.shape[0])
-        start = rows.iterator.toint() + cutlass.Int64(row) * rows.stride[0] * (dtype.width // 8)
-        for panel in range(panels):
-            piece = panel * across + lane % across
-            behind = column + piece * each
-            inside = there * Int32(behind < rows.shape[1])
-            found = words_at(start + cutlass.Int64(behind) * (dtype.width // 8), inside)
-            for v in range(4):
-                words[4 * len(places) + v] = found[v]
-            places.append((at, piece))
-    made = cute.recast_tensor(words, dtype)
-    for n, place in enumerate(places):
-        mine = cute.make_tensor(made.iterator + n * each, cute.make_layout((1, each)))
-        cute.autovec_copy(mine, cute.local_tile(tile, (1, each), place))
+        start = rows.iterator.toint() + cutlass.Int64(row) * rows.stride[0] * size
+        exchange, piece = (at * across >> 3) & (across - 1), lane % across
+        place = piece_at(tile, at, exchange, each, piece)
+        for panel in range(cute.size(tile, mode=[1]) // (across * each)):
+            behind = column + (panel * across + piece) * each
+            left = cutlass.min(cutlass.max(rows.shape[1] - behind, 0), each) * size
+            address = start + cutlass.Int64(behind) * size
+            copy_words(Int32((place + panel * apart).toint()), address, left * there)
+    copies_done()
 '''

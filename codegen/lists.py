@@ -40,11 +40,14 @@ class Lists:
             each = _BITS // DTYPE_BITS[one.dtype]
             last = len(one.passed) - 1
             terms = [f"{one.name}.stride[{last}] != 1"]
-            terms += [f"{one.name}.stride[{axis}] % {each} != 0" for axis in range(last)]
-            terms.append(f"{one.name}.shape[{last}] % {each} != 0")
+            terms = [f"{one.name}.shape[{last}] > 1 and {terms[0]}"]
+            terms += [
+                f"{one.name}.shape[{axis}] > 1 and {one.name}.stride[{axis}] % {each} != 0"
+                for axis in range(last)
+            ]
             with source.block(f"if {' or '.join(terms)}:"):
-                text = f"{kernel}: rows of {one.name} are no multiples of {each} elements that "
-                source.call("cute.printf", [f'"{text}lie side by side; not launched"'])
+                text = f"{kernel}: rows of {one.name} do not begin at multiples of {each} elements"
+                source.call("cute.printf", [f'"{text}; not launched"'])
                 source.add("tiles = Int32(0)")
 
     def argument(self, operation: Operation, use: str) -> Code:
