@@ -22,7 +22,7 @@ def row_at(index, place, end, rows):
     element from ``end`` on, behind which nothing is read, it is none.
     """
     row = index[(cutlass.min(place, end - 1),)]
-    there = (cutlass.Uint32(row) < cutlass.Uint32(rows)) & (place < end)
+    there = (row >= 0) & (row < rows) & (place < end)
     return cutlass.select_(there, row, Int32(0)), cutlass.select_(there, Int32(1), Int32(0))
 
 
@@ -34,9 +34,12 @@ def gather_rows(tile, rows, index, begin, count, first, column, thread, band):
     each, across, apart = panel_shape(tile)
     size, height = tile.element_type.width // 8, cute.size(tile, mode=[0])
     down, quarter, lane = 32 // across, band // 4, thread % 32
-    for n in range(0, height // 4, down):
-        at = n // quarter * band + thread // 32 * quarter + n % quarter + lane // across
-        row, there = row_at(index, begin + first + at, begin + count, rows.shape[0])
+    steps = range(0, height // 4, down)
+    places = [n // quarter * band + n % quarter for n in steps]
+    places = [at + thread // 32 * quarter + lane // across for at in places]
+    first, end = begin + first, begin + count
+    found = [row_at(index, first + at, end, rows.shape[0]) for at in places]
+    for at, (row, there) in zip(places, found):
         start = rows.iterator.toint() + cutlass.Int64(row) * rows.stride[0] * size
         exchange, piece = (at * across >> 3) & (across - 1), lane % across
         place = piece_at(tile, at, exchange, each, piece)

@@ -86,7 +86,9 @@ class Lists:
         whole = Name(f"of_{tensor.name}")
         if len(tensor.passed) == len(("rows", "columns")):
             return code("{}", whole)
-        others = [self._element(operation, axis) for axis in range(first + 1, len(tensor.shape) - 1)]
+        others = [
+            self._element(operation, axis) for axis in range(first + 1, len(tensor.shape) - 1)
+        ]
         return code("{}[(None, {}, None)]", whole, joined(", ", others))
 
     def _element(self, operation: Operation, axis: int) -> Code:

@@ -14,7 +14,7 @@ from math import inf
 from typing import Literal
 
 from schedgen.execution.contended import Manner, cycles_of_tiles
-from schedgen.kernel import LOADS, Kernel, Kind
+from schedgen.kernel import LOADS, Kernel
 from schedgen.machine import Machine
 from schedgen.program.model import Program
 from schedgen.program.operations import Engine

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ortools.sat.python import cp_model
 
 from schedgen.dependence import EdgeClass
-from schedgen.kernel import LOADS, Kind
+from schedgen.kernel import LOADS
 
 if TYPE_CHECKING:
     from schedgen.solver.model import ModuloModel

@@ -17,7 +17,7 @@ from itertools import combinations
 from schedgen.bounds import Constraint, Load
 from schedgen.dependence import DependenceGraph, Edge, EdgeClass
 from schedgen.errors import Diagnostic, SchedgenError
-from schedgen.kernel import LOADS, Kernel, Kind, Operation, Space
+from schedgen.kernel import LOADS, Kernel, Operation, Space
 from schedgen.machine import Cost, Machine, RoleClass, price
 from schedgen.reasons import Reason, ReasonKind
 

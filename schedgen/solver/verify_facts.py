@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from schedgen.kernel import LOADS, Kernel, Kind, Operation, Space
+from schedgen.kernel import LOADS, Kernel, Operation, Space
 from schedgen.machine import Cost, Machine, RoleClass, price
 
 

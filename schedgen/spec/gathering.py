@@ -113,7 +113,7 @@ def _alone(
     for where, one in _listed(spec):
         key = "from" if isinstance(one, Load) else "to"
         name = one.source if isinstance(one, Load) else one.to if isinstance(one, Store) else ""
-        if name == entry.source or name == entry.index:
+        if name in (entry.source, entry.index):
             what = "is gathered" if name == entry.source else "says which rows to take"
             message = f"'{name}' {what}, and here it is one tensor as it lies"
             fix = "pass it as another argument, too"

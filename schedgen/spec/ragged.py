@@ -22,9 +22,7 @@ _ARRAYS = ("starts", "ends", "lengths")
 """Keys of arrays that say sizes."""
 
 
-def ragged_extents(
-    spec: SpecFile, scope: Scope, index: Collection[str] = ()
-) -> tuple[Ragged, ...]:
+def ragged_extents(spec: SpecFile, scope: Scope, index: Collection[str] = ()) -> tuple[Ragged, ...]:
     """The ragged extents of ``spec``, in its order; mistakes are reported. ``index``: arrays of
     integers that say which rows are gathered.
     """
@@ -237,7 +235,9 @@ def _check_integers(spec: SpecFile, scope: Scope, arrays: set[str]) -> None:
     for name, argument in spec.arguments.items():
         if argument.dtype in INTEGERS and argument.shape and name not in arrays:
             message = f"'{name}' has integers, but says no sizes"
-            fix = "name it under 'ragged', in 'walk' of loops or as 'index' of a 'gather', or make it "
+            fix = (
+                "name it under 'ragged', in 'walk' of loops or as 'index' of a gather, or make it "
+            )
             fix += "f32 or a scalar"
             scope.error("bad-ragged", message, ("arguments", name, "dtype"), fix=fix)
     for phase, number, entry in _loads(spec):

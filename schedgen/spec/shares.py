@@ -12,7 +12,7 @@ from fractions import Fraction
 from itertools import product
 
 from schedgen.expressions import Expression, ExpressionError, evaluate, references
-from schedgen.kernel import LOADS, Kind, Operation
+from schedgen.kernel import LOADS, Operation
 from schedgen.spec.placing import Placing
 from schedgen.spec.schema import SpecFile
 from schedgen.spec.trips import trip_count

@@ -14,7 +14,7 @@ from schedgen.expressions import (
     fold,
     references,
 )
-from schedgen.kernel import LOADS, Kind, Operation
+from schedgen.kernel import LOADS, Operation
 from schedgen.spec.placing import Placing
 from schedgen.spec.schema import SpecFile
 from schedgen.spec.values import Scope
