@@ -122,8 +122,7 @@ class _Evaluation:
         if missing:
             raise SchedgenError(f"nothing says how large '{min(missing)}' is; fix: give it")
         whole = {n: int(self.scalars[n].value) for n in deciding(kernel) & self.scalars.keys()}
-        walk = kernel.walk
-        names = (walk.listed, walk.count, walk.full, walk.order) if walk else ()
+        names = (w.listed, w.count, w.full, w.order) if (w := kernel.walk) else ()
         walked = (np.asarray(inputs[name], np.float64) if name else None for name in names)
         self.sizes = Sizes(kernel, {**extents, **sizes}, whole, *walked)
         self.sums = {n: Sum(self.tensors[n].value) for n in sorted(summed_tensors(kernel))}
