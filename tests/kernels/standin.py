@@ -24,6 +24,7 @@ from schedgen.kernels import (
     cross_entropy_op,
     dropout_op,
     gated_op,
+    gathered_op,
     gemm_op,
     grouped_op,
     keys,
@@ -87,6 +88,11 @@ class StandIn:
             tensors[3].copy_(functional.gelu(a @ b + bias, approximate="tanh"))
         elif self.name.startswith(_FUSED):
             _fused(self.name, tensors, scalars)
+        elif self.name.startswith("gemm_gathered"):
+            a, rows, b, ends, out = tensors
+            there = (rows >= 0) & (rows < len(a))
+            taken = a[torch.where(there, rows, 0).long()] * there[:, None]
+            _grouped((taken, b, ends, out), kn="_kn" in self.name, along_k=False)
         elif self.name.startswith("gemm_grouped"):
             _grouped(tensors, kn="_kn" in self.name, along_k="grouped_k_" in self.name)
         elif self.name.startswith(("gemm_fp8", "gemm_mixed")):
@@ -380,7 +386,8 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
         patch.setattr(module, "architecture", lambda device: "sm_90a")  # pyright: ignore
     for module in (choosing, mixed_op, scaled_op):
         patch.setattr(module, "multiprocessors", lambda device: 132)  # pyright: ignore
-    for module in (gemm_op, gated_op, grouped_op, rms_op, mixed_op, scaled_op, dropout_op):
+    products = (gemm_op, gated_op, grouped_op, gathered_op, rms_op, mixed_op, scaled_op, dropout_op)
+    for module in products:
         module._kernel.cache_clear()  # pyright: ignore[reportPrivateUsage]
     for cached in (gemm_op._along_m, grouped_op._kernel_along_k):  # pyright: ignore[reportPrivateUsage]
         cached.cache_clear()
