@@ -83,7 +83,7 @@ def _kernel(
     scope = Scope(source, sink, values)
     spec = resolved(spec, scope)
     spec, taken = gathered(spec, scope)
-    ragged = ragged_extents(spec, scope, {*taken.index.values()})
+    ragged = ragged_extents(spec, scope, taken.lists)
     sink.raise_if_any()
     spec, stored = unpacked(spec, ragged)
     spec, decided = spread(spec, scope, accumulators)

@@ -8,7 +8,7 @@ where the rows are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from schedgen.errors import suggest
@@ -20,10 +20,13 @@ from schedgen.tensors import INTEGERS
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Tensors that are gathered: the array of each, and the shape that it is passed in."""
+    """Tensors that are gathered: the array of each, and the shape that it is passed in. ``lists``
+    are these arrays, and whatever may be one where a mistake was found.
+    """
 
     index: Mapping[str, str]
     stored: Mapping[str, tuple[str, ...]]
+    lists: Collection[str]
 
 
 def gathered(spec: SpecFile, scope: Scope) -> tuple[SpecFile, Gathered]:
@@ -34,13 +37,13 @@ def gathered(spec: SpecFile, scope: Scope) -> tuple[SpecFile, Gathered]:
         if _arrays_fit(spec, scope, path, entry) and _alone(spec, scope, path, entry, index):
             index[entry.source] = entry.index
     if scope.errors != before:
-        return spec, Gathered({}, {})
+        return spec, Gathered({}, {}, [*spec.arguments])
     shapes = {name: tuple(spec.arguments[name].shape) for name in index}
     arguments = {
         name: _as_if(argument, spec.arguments[index[name]]) if name in index else argument
         for name, argument in spec.arguments.items()
     }
-    return spec.model_copy(update={"arguments": arguments}), Gathered(index, shapes)
+    return spec.model_copy(update={"arguments": arguments}), Gathered(index, shapes, {*index.values()})
 
 
 def _as_if(argument: Argument, index: Argument) -> Argument:

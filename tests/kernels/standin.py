@@ -89,10 +89,7 @@ class StandIn:
         elif self.name.startswith(_FUSED):
             _fused(self.name, tensors, scalars)
         elif self.name.startswith("gemm_gathered"):
-            a, rows, b, ends, out = tensors
-            there = (rows >= 0) & (rows < len(a))
-            taken = a[torch.where(there, rows, 0).long()] * there[:, None]
-            _grouped((taken, b, ends, out), kn="_kn" in self.name, along_k=False)
+            _grouped(_taken(tensors), kn="_kn" in self.name, along_k=False)
         elif self.name.startswith("gemm_grouped"):
             _grouped(tensors, kn="_kn" in self.name, along_k="grouped_k_" in self.name)
         elif self.name.startswith(("gemm_fp8", "gemm_mixed")):
@@ -193,6 +190,13 @@ def _mixed(tensors: Sequence[Tensor], *, groups: bool) -> None:
         return
     of_k = scale.mT.repeat_interleave(128, -1)[..., : w.shape[-1]]
     d.copy_(a.float() @ (w.float() * of_k).to(a.dtype).float().mT)
+
+
+def _taken(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The rows that a list takes instead of both, zeros for those that are not there."""
+    a, rows, *others = tensors
+    there = (rows >= 0) & (rows < len(a))
+    return a[torch.where(there, rows, 0).long()] * there[:, None], *others
 
 
 def _grouped(tensors: Sequence[Tensor], *, kn: bool, along_k: bool) -> None:
