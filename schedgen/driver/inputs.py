@@ -186,6 +186,7 @@ def shapes(kernel: Kernel) -> dict[str, dict[str, int]]:
         found["zero " + " ".join(decide)] = {**ragged, **dict.fromkeys(decide, 0)}
     chosen = {extent for argument in kernel.arguments for extent in argument.shape} | scalars
     chosen |= {name for one in kernel.ragged for name in (one.of, one.extent)}
+    chosen |= sources(kernel).keys()
     # Sizes of what pages are in follow from the others.
     return {n: {e: size for e, size in sizes.items() if e in chosen} for n, sizes in found.items()}
 

@@ -43,7 +43,8 @@ def gathered(spec: SpecFile, scope: Scope) -> tuple[SpecFile, Gathered]:
         name: _as_if(argument, spec.arguments[index[name]]) if name in index else argument
         for name, argument in spec.arguments.items()
     }
-    return spec.model_copy(update={"arguments": arguments}), Gathered(index, shapes, {*index.values()})
+    found = Gathered(index, shapes, {*index.values()})
+    return spec.model_copy(update={"arguments": arguments}), found
 
 
 def _as_if(argument: Argument, index: Argument) -> Argument:
@@ -90,10 +91,13 @@ def _arrays_fit(spec: SpecFile, scope: Scope, path: Path, entry: Gather) -> bool
         scope.error("bad-gather", message, (*path, "from"), fix="gather rows of a matrix")
         return False
     (*_, last), (rows,) = source.shape, index.shape
-    if rows in source.shape[1:] or (source.tiled and source.tiled[-1:] != [last]):
-        message = f"columns of a tile of '{entry.source}' do not lie along '{last}', its last "
-        message += f"extent, or '{rows}' is not the extent of its rows alone"
-        fix = "gather along the first extent of a tensor, and let columns lie along the last one"
+    if rows in source.shape[1:]:
+        message = f"'{rows}' is what '{entry.index}' has rows for, and '{entry.source}' has it, too"
+        scope.error("bad-gather", message, (*path, "from"), fix="give one of both another name")
+        return False
+    if source.tiled and source.tiled[-1] != last:
+        message = f"columns of '{entry.source}' do not lie along '{last}', its last extent"
+        fix = f"say in 'tiled' of '{entry.source}': [{source.shape[0]}, {last}]"
         scope.error("bad-gather", message, (*path, "from"), fix=fix)
         return False
     return True

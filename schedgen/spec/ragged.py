@@ -38,7 +38,7 @@ def ragged_extents(spec: SpecFile, scope: Scope, index: Collection[str] = ()) ->
         walk = spec.loops.walk
         of_walk = (walk.list, walk.count, walk.full, walk.order) if walk else ()
         arrays |= set(filter(None, of_walk))
-        _check_integers(spec, scope, arrays | {*index})
+        _check_integers(spec, scope, arrays, index)
     if spec.ragged:
         _check_loops(spec, scope)
     return tuple(found)
@@ -230,10 +230,10 @@ def _check_loops(spec: SpecFile, scope: Scope) -> None:
         scope.error("bad-ragged", message, ("loops", "split_k"), fix=fix)
 
 
-def _check_integers(spec: SpecFile, scope: Scope, arrays: set[str]) -> None:
-    """Tensors of integers say sizes, or which blocks are walked, and nothing else."""
+def _check_integers(spec: SpecFile, scope: Scope, arrays: set[str], index: Collection[str]) -> None:
+    """Tensors of integers say sizes, which blocks are walked or which rows are gathered."""
     for name, argument in spec.arguments.items():
-        if argument.dtype in INTEGERS and argument.shape and name not in arrays:
+        if argument.dtype in INTEGERS and argument.shape and name not in (*arrays, *index):
             message = f"'{name}' has integers, but says no sizes"
             fix = (
                 "name it under 'ragged', in 'walk' of loops or as 'index' of a gather, or make it "
