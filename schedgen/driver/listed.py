@@ -37,8 +37,8 @@ def listed(kernel: Kernel, name: str, extents: Mapping[str, int], seed: int) -> 
     rows, count = extents[taken.passed[0]], extents[given.passed[0]]
     generator = torch.Generator().manual_seed(seed + count)
     used = [row for row in range(rows) if row % _UNUSED or rows < _UNUSED]
-    chosen = torch.randint(len(used), (count,), generator=generator).tolist()
-    numbers = [used[number] for number in chosen]
+    chosen = torch.randint(len(used), (count,), generator=generator)
+    numbers = [used[int(number)] for number in chosen]
     for turn, at in enumerate(range(_EACH - 1, count, _EACH)):
         nowhere = _NOWHERE[turn % len(_NOWHERE)]
         numbers[at] = rows if nowhere is None else nowhere
