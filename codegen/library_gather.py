@@ -31,8 +31,10 @@ def gather_rows(tile, rows, index, begin, count, first, column, thread, band):
     where there is none, and behind the last of ``count`` elements from ``begin`` on. Warps have a
     quarter of each ``band`` rows of it. Neighbouring threads copy of one row, 16 bytes each.
     """
-    each, across, apart = panel_shape(tile)
-    size, height = tile.element_type.width // 8, cute.size(tile, mode=[0])
+    each, pieces, apart = panel_shape(tile)
+    size = tile.element_type.width // 8
+    height, width = (cute.size(tile, mode=[n]) for n in range(2))
+    across = min(pieces, width // each)  # of a part of a panel fewer than it has
     down, quarter, lane = 32 // across, band // 4, thread % 32
     steps = range(0, height // 4, down)
     places = [n // quarter * band + n % quarter for n in steps]
@@ -41,9 +43,9 @@ def gather_rows(tile, rows, index, begin, count, first, column, thread, band):
     found = [row_at(index, first + at, end, rows.shape[0]) for at in places]
     for at, (row, there) in zip(places, found):
         start = rows.iterator.toint() + cutlass.Int64(row) * rows.stride[0] * size
-        exchange, piece = (at * across >> 3) & (across - 1), lane % across
+        exchange, piece = (at * pieces >> 3) & (pieces - 1), lane % across
         place = piece_at(tile, at, exchange, each, piece)
-        for panel in range(cute.size(tile, mode=[1]) // (across * each)):
+        for panel in range(width // (across * each)):
             behind = column + (panel * across + piece) * each
             left = cutlass.min(cutlass.max(rows.shape[1] - behind, 0), each) * size
             address = start + cutlass.Int64(behind) * size

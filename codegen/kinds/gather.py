@@ -6,7 +6,7 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.fragment import THREADS
 from schedgen.codegen.kinds.body import Body
 from schedgen.kernel import Operation
-from schedgen.layouts import DTYPE_BITS, panel_bytes
+from schedgen.layouts import DTYPE_BITS
 
 ROWS, INDEX, FIRST, COUNT = "of_rows", "of_index", "begin_rows", "n_rows"
 """Parameters: matrix and list, the list's first element of an output tile's number, how many that
@@ -26,7 +26,8 @@ def text(body: Body, operation: Operation) -> str:
 def write(body: Body, operation: Operation) -> None:
     """All of a tile at once."""
     to = body.operands["to"]
-    panel = panel_bytes(to.part.columns * DTYPE_BITS[to.dtype] // 8)
+    columns = min(body.plan.views[to.part.region.name].panel, to.part.columns)
+    panel = columns * DTYPE_BITS[to.dtype] // 8
     down = THREADS // (panel // _PIECE)
     if to.part.rows % down or body.fragment.rows % down:
         raise EmitError(

@@ -50,6 +50,7 @@ def spoil_unlisted(tensor: torch.Tensor, index: torch.Tensor) -> None:
     result is found out.
     """
     nothing = torch.nan if tensor.is_floating_point() else torch.iinfo(tensor.dtype).max
-    unused = torch.ones(len(tensor), dtype=torch.bool)
-    unused[[int(row) for row in index if 0 <= int(row) < len(tensor)]] = False
-    tensor[unused] = nothing
+    used = {int(row) for row in index}
+    for number, row in enumerate(tensor):
+        if number not in used:
+            row.fill_(nothing)

@@ -64,7 +64,7 @@ def test_a_tensor_means_the_rows_that_are_taken() -> None:
     assert arguments["a"] == Argument("a", meant, "bf16", stored=passed, index="index")
     assert arguments["a"].passed == passed
     assert arguments["index"] == Argument("index", ("m",), "i32")
-    rows, head, columns = made.operation["GA"].places
+    rows, head, columns = made.operation["GA[0]"].places
     assert rows == Place("m", "rows", 64, along="m", block=64)
     assert (head.extent, head.along, head.block) == ("heads", "heads", 1)
     assert (columns.extent, columns.step) == ("k", 64)
@@ -128,10 +128,18 @@ def test_both_are_needed(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("target", "settings"),
-    [("h200", {}), ("b200", {}), ("h200", {"tile_k": "32"}), ("h200", {"tile_k": "96"})],
+    [
+        ("h200", {}),
+        ("b200", {}),
+        ("h200", {"tile_k": "32"}),
+        ("h200", {"tile_k": "96"}),
+        ("h200", {"parts": "2"}),
+        ("b200", {"parts": "4"}),
+        ("h200", {"dtype": "e4m3"}),
+    ],
 )
 def test_right_and_clean(target: str, settings: dict[str, str]) -> None:
-    """In panels of 128 and 64 bytes, one or several."""
+    """In panels of 128 and 64 bytes, one or several, or parts of one; also of 8 bits."""
     proven, made = solved(PATH, target, **settings)
     text = emit(proven, made)
     outcome = emulate(text, made, ARCHITECTURES[target], extents=EXTENTS)
