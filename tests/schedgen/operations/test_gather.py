@@ -147,6 +147,23 @@ def test_right_and_clean(target: str, settings: dict[str, str]) -> None:
     assert outcome.clean
 
 
+FENCE = 'cute.arch.fence_proxy("async.shared", space="cta")'
+
+
+@pytest.mark.parametrize(
+    ("lost", "what"),
+    [("    copies_done()\n", "cp.async.wait_group"), (FENCE, "fence.proxy.async")],
+)
+def test_copies_that_nobody_waits_for_or_fences_are_races(lost: str, what: str) -> None:
+    """To the race checker, which knows nothing of the program."""
+    proven, made = solved(PATH, "h200")
+    text = emit(proven, made)
+    assert lost in text
+    changed = text.replace(lost, "" if lost.endswith("\n") else "pass", 1)
+    outcome = emulate(changed, made, "sm_90a", extents=EXTENTS)
+    assert any(what in str(error) for error in outcome.report.errors), outcome.report.errors
+
+
 ONE = "one row"
 LISTS: dict[str, Callable[[int], list[int]]] = {
     ONE: lambda count: [3] * count,
