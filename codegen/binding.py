@@ -57,6 +57,7 @@ def bound(kernel: Kernel) -> Kernel:
                 name=_argument(a),
                 shape=tuple(map(renamed, a.shape)),
                 stored=tuple(map(renamed, a.stored)),
+                index=renamed_tensor(a.index) if a.index else "",
             )
             for a in kernel.arguments
         ),

@@ -13,6 +13,7 @@ from schedgen.codegen.events import Silent
 from schedgen.codegen.facts import COUNTER
 from schedgen.codegen.frame import Frame
 from schedgen.codegen.ir import Function, code
+from schedgen.codegen.lists import Lists
 from schedgen.codegen.merging import Call, merged
 from schedgen.codegen.plan import View
 from schedgen.codegen.roles import RING_POINTER, Role
@@ -35,7 +36,7 @@ class Harness:
     def __init__(self, architecture: Architecture, events: Silent, style: Style = PLAIN) -> None:
         self.architecture, self.plan, self.style = architecture, architecture.plan, style
         self.transfers = Transfers(self.plan)
-        self.tiles = Tiles(self.plan)
+        self.tiles, self.lists = Tiles(self.plan), Lists(self.plan)
         self.barriers, self.events = Barriers(self.plan, prompt=style.prompt), events
         self.frame = Frame(architecture, self.barriers)
         self.roles = [
@@ -82,6 +83,7 @@ class Harness:
         found |= {f"of_{a.name}": "cute.Tensor" for a in self.plan.elements.values()}
         found |= dict.fromkeys(self.tiles.ragged.tensors(), "cute.Tensor")
         found |= dict.fromkeys(self.tiles.walks.tensors(), "cute.Tensor")
+        found |= dict.fromkeys(self.lists.tensors(), "cute.Tensor")
         found |= {name: self.plan.type_of(name) for name in self.plan.scalars}
         found |= {e: "Int32" for e in self.plan.extents if e not in self.plan.ragged}
         found |= dict.fromkeys(self.tiles.ragged.most(), "Int32")
@@ -204,7 +206,7 @@ class Harness:
         self.tiles.host(body, here)
         self._refuse(body, here)
         here |= {f"of_{a.name}": a.name for a in self.plan.elements.values()}
-        here |= self.tiles.ragged.tensors() | self.tiles.walks.tensors()
+        here |= self.tiles.ragged.tensors() | self.tiles.walks.tensors() | self.lists.tensors()
         here |= {name: f"n_{extent}" for name, extent in self.tiles.ragged.most().items()}
         here |= {name: f"Int32({name})" for name in whole_scalars(self.plan.kernel)}
         body.call("kernel", [here.get(name, name) for name in parameters], end=".launch(")
@@ -225,6 +227,7 @@ class Harness:
         """
         kernel = self.plan.kernel
         self.tiles.ragged.refuse(source, kernel.name)
+        self.lists.refuse(source, kernel.name)
         for map_ in {m.argument.name: m for m in self.transfers.distinct if m.folded}.values():
             name = map_.argument.name
             self.tiles.ragged.refuse_pitch(source, kernel.name, name, map_.folds)

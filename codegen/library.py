@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 
+from schedgen.codegen.library_gather import GATHER
 from schedgen.codegen.library_narrow import NARROW
 from schedgen.codegen.library_ragged import RAGGED
 from schedgen.codegen.library_random import RANDOM
@@ -367,7 +368,7 @@ COMMON = WAITS + _BEFORE + NARROW + _BEHIND + RANDOM
 
 def used(called: Collection[str], library: str) -> str:
     """The functions that ``called`` names, and those that they call, in order."""
-    functions = _functions(COMMON) | _functions(RAGGED) | _functions(library)
+    functions = _functions(COMMON) | _functions(RAGGED) | _functions(GATHER) | _functions(library)
     needed: set[str] = set()
     found = set(called)
     while found - needed:

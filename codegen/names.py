@@ -11,6 +11,7 @@ import keyword
 import re
 
 from schedgen.codegen.library import COMMON
+from schedgen.codegen.library_gather import GATHER
 from schedgen.codegen.library_ragged import RAGGED
 from schedgen.codegen.library_sm90 import LIBRARY as HOPPER
 from schedgen.codegen.library_sm100 import LIBRARY as BLACKWELL
@@ -38,7 +39,7 @@ RESERVED = frozenset(
         *keyword.softkwlist,
         *dir(builtins),
         *_FIXED.split(),
-        *re.findall(r"^def (\w+)", COMMON + RAGGED + HOPPER + BLACKWELL, re.MULTILINE),
+        *re.findall(r"^def (\w+)", COMMON + RAGGED + GATHER + HOPPER + BLACKWELL, re.MULTILINE),
     }
 )
 _LIKE_MADE = re.compile(rf"(?:{'|'.join(_MADE.split())})_|_")

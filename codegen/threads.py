@@ -6,6 +6,8 @@ from schedgen.codegen.bodies import OperationFunction
 from schedgen.codegen.errors import EmitError, about
 from schedgen.codegen.fragment import Fragment
 from schedgen.codegen.ir import Code, Function, Name, Node, called, code, joined, plus
+from schedgen.codegen.kinds import WRITERS, gather
+from schedgen.codegen.lists import Lists
 from schedgen.codegen.operands import Operand, Shape, band_of, rows_of
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.registers import Registers
@@ -32,7 +34,7 @@ class Threads:
     def __init__(self, plan: Plan, fragment: Fragment) -> None:
         self.plan, self.fragment = plan, fragment
         self.registers = Registers(plan, fragment)
-        self.memory = TensorMemory(plan)
+        self.memory, self.lists = TensorMemory(plan), Lists(plan)
         self._functions: dict[tuple[tuple[tuple[str, str], ...], tuple[Node, ...]], str] = {}
         """(parameters, body) -> name."""
 
@@ -55,11 +57,10 @@ class Threads:
         name = self._function(operation, body)
         for sums in self._apart(operation):
             source.add(called("across_lanes", sums))
-        for first in range(0, self._rows(operation, body), self.fragment.rows):
-            operands = [
-                band_of(operation, operand, self.fragment.rows, first // self.fragment.rows)
-                for operand in body.parameters
-            ]
+        rows = self._rows(operation, body)
+        band = rows if WRITERS[operation.kind].whole else self.fragment.rows
+        for first in range(0, rows, band):
+            operands = [band_of(operation, one, band, first // band) for one in body.parameters]
             arguments = [self._argument(operation, operand, at) for operand in operands]
             arguments += [self._beside(operation, use, at, first) for use in self._uses(body)]
             source.call(name, arguments)
@@ -122,6 +123,7 @@ class Threads:
             "column_0",
             "fresh",
             PARTLY,
+            *gather.PARAMETERS,
         ]
         unknown = body.uses - {*order, "thread"}
         if unknown:
@@ -134,6 +136,8 @@ class Threads:
             return self.plan.type_of(use)
         if use in self.plan.elements:
             return "Float32"
+        if use in gather.TENSORS:
+            return "cute.Tensor"
         return "cutlass.Boolean" if use == "fresh" else "Int32"
 
     def _span(self, role: RoleProgram, operation: Operation) -> int:
@@ -217,10 +221,13 @@ class Threads:
             return code("Int32(1)") if known else Walks(self.plan.kernel).partly(iteration)
         if use in tile_numbers(self.plan.kernel):
             return self._tile_number(operation, use)
-        if use == "row_0" and first:
-            return plus(start(operation.places[0], at, self.plan.kernel), first)
+        if use in gather.PARAMETERS:
+            return self.lists.argument(operation, use)
         if use in ("row_0", "column_0"):
-            return start(operation.places[use == "column_0"], at, self.plan.kernel)
+            side = use.removesuffix("_0") + "s"
+            places = [place for place in operation.places if place.side == side]
+            begin = start(places[0], at, self.plan.kernel)
+            return plus(begin, first) if use == "row_0" and first else begin
         return code("{}", Name(use))
 
     def _tile_number(self, operation: Operation, use: str) -> Code:

@@ -10,7 +10,7 @@ from schedgen.codegen.architecture import KEPT
 from schedgen.codegen.ir import Code, Name, called, code
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.source import Source
-from schedgen.kernel import Kind, Operation, Phase
+from schedgen.kernel import LOADS, Operation, Phase
 
 _LEAST = 8
 """Tiles of each block in a slice, at least, where a list has those of a slice in the order of their
@@ -68,4 +68,4 @@ class Groups:
 def loads_of_loop(plan: Plan) -> list[Operation]:
     """Loads of the main loop."""
     operations = plan.kernel.operations
-    return [o for o in operations if o.kind is Kind.LOAD and o.phase is Phase.BODY]
+    return [o for o in operations if o.kind in LOADS and o.phase is Phase.BODY]

@@ -111,6 +111,7 @@ def fused(
     b_layout: str = "nk",
     grouped: bool = False,
     dropped: bool = False,
+    gathered: bool = False,
 ) -> tuple[Tile, Launcher]:
     """The kernel of a product whose epilogue does more, or of groups, and its output tiles: it is
     never split or transposed, and only of groups there is one that reads b along n. The arguments
@@ -128,6 +129,7 @@ def fused(
         squares=squares,
         grouped=grouped,
         dropped=dropped,
+        gathered=gathered,
     )
     tile = tiling.best(product, shape, multiprocessors(device), addend=addend)
     return tile, library.launcher(device, product.spec, **product.settings(tile))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from schedgen.kernels import dropout_op, gated_op, gemm_op, grouped_op, rms_op
+from schedgen.kernels import dropout_op, gated_op, gathered_op, gemm_op, grouped_op, rms_op
 
 Gradients = Callable[..., tuple[Tensor | None, ...]]
 
@@ -203,6 +203,27 @@ def _of_rows(a: Tensor, b: Tensor, offsets: Tensor) -> Tensor:
     return grouped_op.grouped_gemm(a.detach(), b.detach(), offsets, out=zeros)
 
 
+def _of_gathered(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    """Those of groups of the rows that were taken; what several of these give a row is added up in
+    float32.
+    """
+    a, b, offsets, rows = ctx.saved_tensors
+    needed = ctx.needs_input_grad
+    there = ((rows >= 0) & (rows < len(a)))[:, None]
+    number = torch.where(there[:, 0], rows, torch.zeros_like(rows)).long()
+    of_a = of_b = None
+    if needed[0]:
+        each = _of_rows(gradient, b.mT, offsets)
+        each = torch.where(there, each, torch.zeros_like(each)).float()
+        of_a = torch.zeros_like(a, dtype=torch.float32)
+        of_a = of_a.index_add(0, number, each).to(a.dtype) if len(a) else torch.zeros_like(a)
+    if needed[1]:
+        taken = a[number] if len(a) else a.new_zeros(len(rows), a.shape[1])
+        taken = torch.where(there, taken, torch.zeros_like(taken))
+        of_b = grouped_op.grouped_gemm(taken.mT, gradient, offsets)
+    return of_a, of_b, None, None
+
+
 for operator in gemm_op.PRODUCTS:
     operator.differentiate(_save_product, _of_product)
 gemm_op.ACTIVATED.differentiate(_save_all, _of_activated)
@@ -211,5 +232,6 @@ rms_op.RMS.differentiate(_save_rms, _of_rms)
 dropout_op.PRODUCT.differentiate(_save_dropped, _of_dropped)
 dropout_op.ELEMENTS.differentiate(_save_drawn, _of_elements)
 grouped_op.GROUPED.differentiate(_save_groups, _of_groups)
+gathered_op.GATHERED.differentiate(_save_groups, _of_gathered)
 for name, (operator, _) in gated_op.OPERATORS.items():
     operator.differentiate(_save_all, _of_gated(name))

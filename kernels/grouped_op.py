@@ -14,11 +14,19 @@ from torch import Tensor
 
 from schedgen.kernels import checks, choosing, layouts
 from schedgen.kernels import gemm_arguments as arguments
-from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
+from schedgen.kernels import grouped_arguments as groups
+from schedgen.kernels.gathered_op import gathered_gemm
 from schedgen.kernels.operators import Operator
 
 
-def grouped_gemm(a: Tensor, b: Tensor, offsets: Tensor, *, out: Tensor | None = None) -> Tensor:
+def grouped_gemm(
+    a: Tensor,
+    b: Tensor,
+    offsets: Tensor,
+    *,
+    rows: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Rows of each group of ``a`` times the matrix of the group: experts, and their tokens. Or, of
     two matrices, the product of each group of columns of ``a`` and rows of ``b``: gradients of the
     experts' matrices.
@@ -33,17 +41,24 @@ def grouped_gemm(a: Tensor, b: Tensor, offsets: Tensor, *, out: Tensor | None = 
     along its columns, as the transposed view of rows lies, and ``b`` along its rows; other layouts
     are copied first.
 
+    With ``rows``, row i of the groups is a[rows[i]], of a matrix with other rows, such as tokens
+    that several experts share: the kernel takes each where it lies. A number that is not among the
+    rows of ``a`` stands for a row of zeros. For groups of rows only.
+
     Gradients are products of groups again (`gemm_gradients`); those of rows behind the last group
-    are 0.
+    are 0. What several rows give one of ``a`` is added up by torch.
 
     Args:
-        a: (rows, k), bfloat16; groups one behind the other. With two matrices (m, rows).
+        a: (rows, k), bfloat16; groups one behind the other. With two matrices (m, rows), and with
+            ``rows`` any number of rows.
         b: (groups, k, n), of the same type. Weights (groups, n, k) are passed as ``weights.mT``.
             Or (rows, n).
         offsets: (groups,), int32, on the same GPU: where the rows of each group end, so none is
             smaller than the one before, and the last one is no more than the rows there are. Nobody
             looks at that before the kernel: other numbers give results that mean nothing, but no
             access outside of the tensors.
+        rows: (rows,), int32, on the same GPU: which row of ``a`` each row of the result is made of.
+            A row may be taken any number of times.
         out: where the result is written; of the same type and the result's shape. It may share no
             memory with the operands.
 
@@ -55,6 +70,8 @@ def grouped_gemm(a: Tensor, b: Tensor, offsets: Tensor, *, out: Tensor | None = 
         ArgumentTypeError: a TypeError; a data type that does not fit.
         DeviceError: no kernel for this GPU, or no toolchain.
     """
+    if rows is not None:
+        return gathered_gemm(a, b, offsets, rows, out)
     if out is None:
         return _grouped_gemm(a, b, offsets)
     arguments.refuse_gradients(a, b, out)
@@ -64,27 +81,13 @@ def grouped_gemm(a: Tensor, b: Tensor, offsets: Tensor, *, out: Tensor | None = 
 
 def _shape(a: Tensor, b: Tensor, offsets: Tensor) -> tuple[int, ...]:
     """Shape of the result. Raises ArgumentValueError, ArgumentTypeError."""
-    checks.dtypes(a=a, b=b)
-    if a.dtype is not torch.bfloat16:  # of others there are no shipped kernels, but the spec
-        got, fix = f"its dtype is {a.dtype}", "a.bfloat16()"
-        raise ArgumentTypeError("a", got, "torch.bfloat16", fix)
+    groups.check_operands(a, b)
     along_k = b.dim() == 2
     checks.dimensions("a", a, 2, "(m, rows)" if along_k else "(rows, k)")
     if not along_k:
         checks.dimensions("b", b, 3, "(groups, k, n), or (rows, n)")
-    if b.shape[-2] != a.shape[1]:
-        got, fix = f"its shape is {tuple(b.shape)}", "pass weights (groups, n, k) as weights.mT"
-        allowed = f"(groups, {a.shape[1]}, n), as a is {tuple(a.shape)}"
-        if along_k:
-            fix, allowed = "pass a of (rows, m) as a.mT", allowed.replace("groups, ", "")
-        raise ArgumentValueError("b", got, allowed, fix)
-    if offsets.dtype is not torch.int32:
-        got, fix = f"its dtype is {offsets.dtype}", "offsets.int()"
-        raise ArgumentTypeError("offsets", got, "torch.int32", fix)
-    if offsets.dim() != 1 or not (along_k or offsets.shape == b.shape[:1]):
-        got, fix = f"its shape is {tuple(offsets.shape)}", "pass where each group ends: no first 0"
-        allowed = f"({b.shape[0]},), a number for each matrix of b"
-        raise ArgumentValueError("offsets", got, "(groups,)" if along_k else allowed, fix)
+    groups.check_matrices(a, b)
+    groups.check_offsets(offsets, b)
     if along_k:
         return offsets.shape[0], a.shape[0], b.shape[1]
     return a.shape[0], b.shape[2]
@@ -110,29 +113,19 @@ def _compute(device: torch.device, a: Tensor, b: Tensor, offsets: Tensor, out: T
 
 def _along_k(device: torch.device, a: Tensor, b: Tensor, ends: Tensor, out: Tensor) -> None:
     """(m, rows) and (rows, n) to (groups, m, n)."""
-    groups, m, n = out.shape
-    run = _kernel_along_k(device, out.dtype, (groups, m, n, -(-len(b) // groups)))
+    count, m, n = out.shape
+    run = _kernel_along_k(device, out.dtype, (count, m, n, -(-len(b) // count)))
     run.launch((layouts.accessible(a.mT), layouts.accessible(b), ends, out), ())
 
 
 def _of_rows(device: torch.device, a: Tensor, b: Tensor, ends: Tensor, out: Tensor) -> None:
     """(rows, k) and (groups, k, n) to (rows, n)."""
-    groups = b.shape[0]
-    right, b_layout = _right(b)
+    right, b_layout = groups.right(b)
     (rows, k), n = a.shape, b.shape[2]
     # Tiles are chosen as if all groups had as many rows: how many they have nobody knows here.
-    shape = (groups, -(-rows // groups), n, k)
+    shape = (len(b), -(-rows // len(b)), n, k)
     _, run = _kernel(device, out.dtype, shape, b_layout=b_layout, grouped=True)
     run.launch((layouts.accessible(a), right, ends, out), ())
-
-
-def _right(b: Tensor) -> tuple[Tensor, str]:
-    """``b`` as a kernel reads it, along k or along n, and which of both; a copy along k if there is
-    no other way.
-    """
-    if layouts.problem(b.mT) is not None and layouts.problem(b) is None:
-        return b, "kn"
-    return layouts.accessible(b.mT), "nk"
 
 
 _kernel = lru_cache(1024)(choosing.fused)

@@ -133,8 +133,8 @@ def shipped() -> Iterator[Shipped]:
             one = replace(Product(arch, dtype), **more)
             for tile in sizes(one):
                 yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
-        for layout in ("nk", "kn"):
-            one = Product(arch, dtype, b_layout=layout, grouped=True)
+        for of_list, layout in product(({"grouped": True}, {"gathered": True}), ("nk", "kn")):
+            one = replace(Product(arch, dtype, b_layout=layout), **of_list)
             for tile in sizes(one):  # none of fp16
                 yield Shipped(one.spec, target, tuple(one.settings(tile).items()))
         one = Product(arch, dtype, dropped=True)

@@ -91,6 +91,15 @@ GROUPED = {
     for arch in TILES
 }
 """The same of products of groups of bf16, by how b lies in memory."""
+GATHERED = {
+    "sm_90a": {
+        "nk": (Tile(columns=192, depth=128), Tile(columns=128, depth=128)),
+        "kn": (Tile(columns=192, depth=128),),
+    },
+    "sm_100a": dict.fromkeys(("nk", "kn"), (Tile(depth=128),)),
+}
+"""The same where a list takes the rows: an iteration is at least as long as threads take to gather
+them, so it is deep."""
 GROUPED_K = {
     "sm_90a": (Tile(), Tile(columns=128)),
     "sm_100a": (Tile(),),

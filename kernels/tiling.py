@@ -18,6 +18,7 @@ from schedgen.kernels.tile_sizes import (
     DROPPED,
     FUSED,
     GATED,
+    GATHERED,
     GROUPED,
     GROUPED_K,
     IN_TURN,
@@ -50,6 +51,7 @@ class Product:
         groups_along_k: instead of ``grouped``, groups of rows of both operands, each with a result
             of its own: a lies along m, b along n, and k of a shape is that of a group.
         dropped: elements of the product are dropped before something is added.
+        gathered: instead of ``grouped``, rows of groups that a list takes from the left operand.
     """
 
     arch: str
@@ -65,12 +67,15 @@ class Product:
     a_layout: str = "mk"
     groups_along_k: bool = False
     dropped: bool = False
+    gathered: bool = False
 
     @property
     def spec(self) -> str:
         """The spec of its kernels."""
         if self.gate:
             return "gemm_gated"
+        if self.gathered:
+            return "gemm_gathered"
         if self.grouped or self.groups_along_k:
             return "gemm_grouped_k" if self.groups_along_k else "gemm_grouped"
         if self.scaled or self.squares:
@@ -234,8 +239,9 @@ def sizes(product: Product) -> tuple[Tile, ...]:
         return ALONG_M[product.symmetric].get(product.arch, ()) if fits else ()
     if product.transposed:
         return TRANSPOSED.get(product.arch, ())
-    if product.grouped:
-        layouts = GROUPED.get(product.arch, {}) if product.dtype == "bf16" else {}
+    if product.grouped or product.gathered:
+        of_all = GATHERED if product.gathered else GROUPED
+        layouts = of_all.get(product.arch, {}) if product.dtype == "bf16" else {}
         return layouts.get(product.b_layout, ())
     if product.dropped:
         return DROPPED.get(product.arch, ())

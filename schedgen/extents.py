@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from schedgen.expressions import evaluate, references
-from schedgen.kernel import Kernel, Kind, Operation
+from schedgen.kernel import LOADS, Kernel, Kind, Operation
 from schedgen.sums import part_of_sums
 
 
@@ -28,7 +28,7 @@ def single_extents(kernel: Kernel) -> set[str]:
             found |= {
                 place.extent
                 for load in kernel.operations
-                if load.kind is Kind.LOAD and pieces & set(load.writes)
+                if load.kind in LOADS and pieces & set(load.writes)
                 for place in load.places
                 if place.side == side and not place.step and place.along not in parts
             }
@@ -115,4 +115,4 @@ def beyond(kernel: Kernel, extents: Mapping[str, int]) -> str:
 
 
 def _transfers(kernel: Kernel) -> list[Operation]:
-    return [o for o in kernel.operations if o.kind in (Kind.LOAD, Kind.STORE)]
+    return [o for o in kernel.operations if o.kind in (*LOADS, Kind.STORE)]

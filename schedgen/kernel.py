@@ -53,6 +53,11 @@ class Kind(StrEnum):
     MAP = "map"
     COPY = "copy"
     MASK = "mask"
+    GATHER = "gather"
+
+
+LOADS = (Kind.LOAD, Kind.GATHER)
+"""Kinds that bring tiles of tensors to shared memory."""
 
 
 @dataclass(frozen=True, slots=True)

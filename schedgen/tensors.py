@@ -12,7 +12,9 @@ class Argument:
 
     Of one that is not ``whole``, elements that no output tile stores are undefined. ``stored`` has
     the extents of the tensor that is passed, where it holds elements of a ragged extent packed: one
-    extent instead of two of ``shape``.
+    extent instead of two of ``shape``. With an ``index`` the first extent of the tensor that is
+    passed is another one: element i of ``shape`` is element index[i] of that, and 0 where that has
+    none.
     """
 
     name: str
@@ -20,6 +22,7 @@ class Argument:
     dtype: str
     whole: bool = True
     stored: tuple[str, ...] = ()
+    index: str = ""
 
     @property
     def passed(self) -> tuple[str, ...]:

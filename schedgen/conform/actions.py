@@ -35,6 +35,8 @@ def kind(one: Instruction) -> str:
     return name
 
 
+COPIED = "cp.async.wait_all"
+"""What ends copies that threads make, which are writes of theirs then."""
 _KINDS = (
     ("mbarrier.init.shared", "init"),
     ("mbarrier.try_wait.parity.shared", "wait"),
@@ -43,6 +45,8 @@ _KINDS = (
     ("mbarrier.arrive.expect_tx.shared::cta.", "expect"),
     ("mbarrier.arrive.shared.", "arrive"),
     ("mbarrier.arrive.shared::cta.", "arrive"),
+    ("cp.async.cg.shared.global", "copied write"),
+    ("cp.async.wait_all", COPIED),
     ("cp.async.bulk.commit_group", "close copies"),
     ("cp.async.bulk.wait_group.read", "wait_group copies read"),
     ("cp.async.bulk.wait_group", "wait_group copies"),
@@ -80,7 +84,7 @@ TURNED = {"a": 15, "b": 16}
 """Bits of the descriptor of an instruction that say whether the rows of an operand lie along m or
 n, and not along k (PTX ISA, instruction descriptor of tcgen05.mma)."""
 
-ACCESSES = frozenset(("read", "write", "tmem read", "tmem write"))
+ACCESSES = frozenset(("read", "write", "copied write", "tmem read", "tmem write"))
 """Accesses by threads, which are compared by where they are, not one by one."""
 
 

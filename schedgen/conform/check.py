@@ -159,6 +159,12 @@ class Check:
         idle = range(used, self.plan.warps)
         return found + [_Role(f"warp {warp}, without a role", None, warp, 1) for warp in idle]
 
+    @property
+    def _reads_global(self) -> bool:
+        """Whether threads read tensors in global memory: elements, sizes, blocks, lists of rows."""
+        lists = any(argument.index for argument in self.plan.kernel.arguments)
+        return bool(self.plan.elements or self.plan.ragged or self.plan.kernel.walk or lists)
+
     # -- one role ------------------------------------------------------------------------------
 
     def _role(self, role: _Role) -> RoleResult:
@@ -167,7 +173,7 @@ class Check:
             self.terms,
             32 * role.first,
             32 * role.warps,
-            elements=bool(self.plan.elements or self.plan.ragged or self.plan.kernel.walk),
+            elements=self._reads_global,
             claims=self.plan.claims,
         )
         items = settled(walk.skeleton(), self.terms, walk.threads)

@@ -8,7 +8,7 @@ import numpy as np
 
 from schedgen.conform.footprints import Footprint
 from schedgen.conform.values import Array
-from schedgen.emulator.ptx.tree import Instruction
+from schedgen.emulator.ptx.tree import Immediate, Instruction
 
 _WARP = 32
 _MATRIX_ROWS, _MATRIX_ROW_BYTES = 8, 16
@@ -26,6 +26,9 @@ def reach(one: Instruction) -> tuple[int, int] | None:
         return (count, _WARP) if plain else None
     if one.opcode in ("ldmatrix", "stmatrix"):
         return (_MATRIX_ROW_BYTES, _MATRIX_ROWS * count) if "m8n8" in modifiers else None
+    if one.opcode == "cp":
+        size = one.operands[2]
+        return (int(size.value), _WARP) if isinstance(size, Immediate) else None
     bits = re.fullmatch(r"[bsuf]([0-9]+)", modifiers[-1]) if modifiers else None
     return (int(bits[1]) // 8 * count, _WARP) if bits else None
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
-from schedgen.conform.actions import ACCESSES
+from schedgen.conform.actions import ACCESSES, COPIED
 from schedgen.conform.assign import Choice, Need, ways
 from schedgen.conform.covered import missing
 from schedgen.conform.expected import Expected
@@ -34,6 +34,7 @@ class Gaps(Taker):
             for one in wanted
         ]
         found: list[Found] = []
+        copied: Event | None = None
         while self.at < len(self.events):
             event = self.events[self.at]
             kind = event.action.kind
@@ -42,12 +43,17 @@ class Gaps(Taker):
             if kind in CLOSE:
                 self.skip_closed()
                 continue
+            copied = event if kind == "copied write" else copied
+            if kind == COPIED and not event.conditions and not event.elected:
+                copied = None
             choice: Choice | None = {}
             if kind in ACCESSES:
                 choice = self._choice(event, wanted, footprints, behind)
             if choice is not None:
                 found.append(Found(event, choice))
             self.at += 1
+        if copied is not None:
+            self.differ(f"nothing waits for it: '{COPIED}' is missing", behind, copied)
         self._belong(wanted, footprints, found, behind)
 
     def _choice(

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from schedgen.conform.actions import ACCESSES
+from schedgen.conform.actions import ACCESSES, COPIED
 from schedgen.conform.cases import Case
 from schedgen.conform.expected import Expected, Who
 from schedgen.conform.footprints import Footprint, Footprints
@@ -36,7 +36,7 @@ TRACKED = {
     WAITS[FenceKind.TMEM_STORED]: ("tmem write",),
 }
 """What these wait for."""
-SOFT = ACCESSES | set(WAITS.values())
+SOFT = ACCESSES | {*WAITS.values(), COPIED}
 """Events that belong to the operations of threads between two other events."""
 CLOSE = {"close products": "wait_group products", "close copies": "wait_group copies read"}
 """Events that commit a group of operations, and those that wait for groups."""

@@ -52,8 +52,8 @@ class _Way:
 class Walk:
     """Follows the threads ``first`` to ``first + threads - 1``.
 
-    ``elements``: formulas have elements of tensors in global memory. Nothing that the kernel does
-    writes these, so reading them is computing, once the kernel before has been waited for.
+    ``elements``: threads read tensors in global memory. Nothing that the kernel does writes these,
+    so reading them is computing, once the kernel before has been waited for, and so are copies.
     ``claims``: output tiles are numbers that are told in shared memory.
     """
 
@@ -257,6 +257,8 @@ class Walk:
                 self.registers.execute(state, one, number)
             elif one.opcode not in IGNORED:
                 what = bulk_kind(one) or kind(one)
+                if what == "copied write" and not (self._elements and self._awaited):
+                    what = one.name
                 # Loops that wait were recognized before: this one may go on without its phase.
                 action = self._action(one, state, UNREPEATED if what == "wait" else what)
                 self._awaited |= action.kind == "griddepcontrol.wait"

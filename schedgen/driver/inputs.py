@@ -13,13 +13,14 @@ from schedgen.comparing import Array, Compared, compare
 from schedgen.conditional import conditions
 from schedgen.driver.blocks import blocks, with_blocks
 from schedgen.driver.lengths import NUMBERS, array, sizes_of, spoil, with_totals
+from schedgen.driver.listed import listed, lists, sources, spoil_unlisted
 from schedgen.elements import elements, tile_formulas, whole_scalars
 from schedgen.errors import SchedgenError, suggest
 from schedgen.expressions import references
 from schedgen.extents import beyond, covered
 from schedgen.interpret.pieces import TORCH
 from schedgen.interpret.sequential import run
-from schedgen.kernel import Kernel, Kind
+from schedgen.kernel import LOADS, Kernel, Kind
 from schedgen.layouts import PACKED, WHOLE
 from schedgen.ragged import padded
 from schedgen.reference.evaluate import Expected, evaluate
@@ -71,7 +72,7 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
     least = max((found[extent] for extent in blocks if extent in decide & found.keys()), default=0)
     found |= {extent: max(found[extent], least) for extent in steps if extent in decide}
     found = {extent: min(size, most.get(extent, size)) for extent, size in found.items()}
-    found |= {one.of: NUMBERS for one in kernel.ragged}
+    found = {**sources(kernel), **found} | {one.of: NUMBERS for one in kernel.ragged}
     found |= {one.extent: _LENGTH for one in kernel.ragged if one.extent not in found}
     scalars = {argument.name for argument in kernel.arguments if not argument.shape}
     for name in given:
@@ -117,6 +118,8 @@ def random_inputs(
             found[argument.name] = blocks(kernel, argument.name, extents, seed)
         elif argument.name in arrays:
             found[argument.name] = array(kernel, argument.name, extents)
+        elif argument.name in lists(kernel):
+            found[argument.name] = listed(kernel, argument.name, extents, seed)
         elif argument.name not in stored:  # of sums, what the kernel adds to
             shape = [extents[extent] for extent in argument.passed]
             one = argument.name in of_tiles
@@ -129,6 +132,8 @@ def random_inputs(
             found[argument.name] = values = aligned(argument, shape).copy_(values)
             said = {name: array(kernel, name, extents) for name in arrays}
             spoil(kernel, argument, values, said, extents)
+            if argument.index:
+                spoil_unlisted(values, listed(kernel, argument.index, extents, seed))
     return found
 
 
@@ -149,7 +154,7 @@ def _factors(kernel: Kernel) -> set[str]:
     }
     copies = (o for o in kernel.operations if o.kind is Kind.COPY and read & {*o.writes})
     copied = {one.piece for copy in copies for one in copy.reads}
-    loads = (o for o in kernel.operations if o.kind is Kind.LOAD and copied & {*o.writes})
+    loads = (o for o in kernel.operations if o.kind in LOADS and copied & {*o.writes})
     return {load.tensor or "" for load in loads}
 
 
@@ -181,6 +186,7 @@ def shapes(kernel: Kernel) -> dict[str, dict[str, int]]:
         found["zero " + " ".join(decide)] = {**ragged, **dict.fromkeys(decide, 0)}
     chosen = {extent for argument in kernel.arguments for extent in argument.shape} | scalars
     chosen |= {name for one in kernel.ragged for name in (one.of, one.extent)}
+    chosen |= sources(kernel).keys()
     # Sizes of what pages are in follow from the others.
     return {n: {e: size for e, size in sizes.items() if e in chosen} for n, sizes in found.items()}
 

@@ -14,7 +14,7 @@ from math import inf
 from typing import Literal
 
 from schedgen.execution.contended import Manner, cycles_of_tiles
-from schedgen.kernel import Kernel, Kind
+from schedgen.kernel import LOADS, Kernel
 from schedgen.machine import Machine
 from schedgen.program.model import Program
 from schedgen.program.operations import Engine
@@ -124,7 +124,7 @@ def launched(tiles: Tiles, kernel: Kernel, machine: Machine, work: Work) -> floa
     and all no less than the tensors from memory, where L2 does not have them. Where teams of warps
     take output tiles in turn, what is around the iterations of one goes on under those of another.
     """
-    loaded = sum(o.work.bytes for o in kernel.body if o.kind is Kind.LOAD)
+    loaded = sum(o.work.bytes for o in kernel.body if o.kind in LOADS)
     rate = constant(machine, L2_RATE, LOADED * work.sms)
     loop = work.trips * max(tiles.iteration, loaded * work.active / rate)
     first = loop + tiles.first + (constant(machine, FIRST_TILE) if loaded else 0.0)

@@ -17,6 +17,7 @@ import torch
 
 from schedgen.execution.events import unroll
 from schedgen.execution.machine import Setup
+from schedgen.interpret.gathered import in_order
 from schedgen.interpret.instances import Instances
 from schedgen.interpret.interleave import Agents, effects, interleaved
 from schedgen.interpret.problem import InterpretationError, Problem
@@ -44,6 +45,7 @@ def run_program(
         InterpretationError: the program does not fit the kernel, or this interleaving ends in a
             deadlock or breaks a barrier.
     """
+    kernel, inputs = in_order(kernel, inputs)
     if kernel.ragged:
         numbers = Numbers(kernel, inputs, extents)
         for one in numbers.parts():
@@ -72,6 +74,7 @@ class Interpreter:
         inputs: Mapping[str, torch.Tensor | float],
         extents: Mapping[str, int] | None = None,
     ) -> None:
+        kernel, inputs = in_order(kernel, inputs)
         program = of_kernel(apart(program))
         _check_registers(program)
         self.program = program

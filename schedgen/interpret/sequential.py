@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
+from schedgen.interpret.gathered import in_order
 from schedgen.interpret.pieces import POISON, initial_tile, part
 from schedgen.interpret.problem import Coordinates, Problem
 from schedgen.interpret.ragged import Numbers
@@ -26,6 +27,7 @@ def run(
         InterpretationError: the inputs do not fit the kernel, or the spec does not say where a tile
             lies in a tensor.
     """
+    kernel, inputs = in_order(kernel, inputs)
     if kernel.ragged:
         numbers = Numbers(kernel, inputs, extents)
         for one in numbers.parts():

@@ -8,6 +8,7 @@ threads execute it; its meaning for the reference, which shares no code with thi
 
 from schedgen.operations.base import Condition, OperationBase
 from schedgen.operations.copy import Copy
+from schedgen.operations.gather import Gather
 from schedgen.operations.kinds import KINDS, Operation
 from schedgen.operations.load import Load
 from schedgen.operations.map import Map
@@ -21,6 +22,7 @@ __all__ = [
     "KINDS",
     "Condition",
     "Copy",
+    "Gather",
     "Load",
     "Map",
     "Mask",

@@ -10,6 +10,7 @@ from pydantic import Field
 from schedgen.kernel import Kind
 from schedgen.operations.base import OperationBase
 from schedgen.operations.copy import Copy
+from schedgen.operations.gather import Gather
 from schedgen.operations.load import Load
 from schedgen.operations.map import Map
 from schedgen.operations.mask import Mask
@@ -19,12 +20,13 @@ from schedgen.operations.scan import Scan
 from schedgen.operations.store import Store
 
 Operation: TypeAlias = Annotated[
-    Load | Store | Mma | Reduce | Scan | Map | Copy | Mask, Field(discriminator="kind")
+    Load | Gather | Store | Mma | Reduce | Scan | Map | Copy | Mask, Field(discriminator="kind")
 ]
 """An entry of a spec file's operations."""
 
 KINDS: Mapping[Kind, type[OperationBase]] = {
     Kind.LOAD: Load,
+    Kind.GATHER: Gather,
     Kind.STORE: Store,
     Kind.MMA: Mma,
     Kind.REDUCE: Reduce,

@@ -45,6 +45,8 @@ def spread_of(
         return None
     if operation.turned == ("to" if write else "from"):
         return _across(region, piece, rows)
+    if operation.kind is Kind.GATHER:  # eight neighbouring threads share a row (codegen's gather)
+        return _whole(Spread("rows", rows // WARPS, "rows of 16 bytes"), piece, rows)
     lanes = _lanes(region, rows, _columns(kernel, operation, region))
     if rows < TMEM_LANES and operation.kind is Kind.MAP and region.dtype in PACKED:
         lanes = "fragment of numbers"  # of one thread those of each 8, and not of each 8 elements

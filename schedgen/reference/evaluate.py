@@ -31,6 +31,7 @@ from schedgen.reference.estimate import (
 )
 from schedgen.reference.expected import Expected
 from schedgen.reference.formulas import Condition, Formulas, arithmetic
+from schedgen.reference.gathered import written_out
 from schedgen.reference.operands import as_results, factor, taking_turns, unit, whole_halves
 from schedgen.reference.problem import Sizes, deciding, stored_tensors
 from schedgen.reference.ragged import dense, inputs_of, numbers, unpaged
@@ -55,6 +56,7 @@ def evaluate(
     Raises:
         SchedgenError: an input or an extent is missing, or the stores do not make up a grid.
     """
+    kernel, inputs = written_out(kernel, inputs)
     if kernel.ragged:
         return _of_numbers(kernel, inputs, extents or {})
     return _Evaluation(kernel, inputs, extents or {}).run()
@@ -69,9 +71,8 @@ def _of_numbers(
     for argument in kernel.arguments:
         if argument.name in inputs and argument.shape:
             sizes.update(zip(argument.passed, np.shape(inputs[argument.name]), strict=True))
-    for one in kernel.ragged:
-        if one.starts:
-            sizes.setdefault(one.of, sizes[one.bounds] - 1)
+    for one in (one for one in kernel.ragged if one.starts):
+        sizes.setdefault(one.of, sizes[one.bounds] - 1)
     found: dict[str, Expected] = {}
     for argument in kernel.arguments:
         if argument.name in stored_tensors(kernel):
@@ -121,8 +122,7 @@ class _Evaluation:
         if missing:
             raise SchedgenError(f"nothing says how large '{min(missing)}' is; fix: give it")
         whole = {n: int(self.scalars[n].value) for n in deciding(kernel) & self.scalars.keys()}
-        walk = kernel.walk
-        names = (walk.listed, walk.count, walk.full, walk.order) if walk else ()
+        names = (w.listed, w.count, w.full, w.order) if (w := kernel.walk) else ()
         walked = (np.asarray(inputs[name], np.float64) if name else None for name in names)
         self.sizes = Sizes(kernel, {**extents, **sizes}, whole, *walked)
         self.sums = {n: Sum(self.tensors[n].value) for n in sorted(summed_tensors(kernel))}
@@ -240,7 +240,7 @@ class _Execution:
         if when is not None and self.operation.kind is not Kind.LOAD:
             self.held = self.evaluator.condition(when)  # of values from before the operation
         match self.operation.kind:
-            case Kind.LOAD:
+            case Kind.LOAD | Kind.GATHER:
                 self._load()
             case Kind.COPY:
                 found, parts = self._read("from"), self.operation.interleave

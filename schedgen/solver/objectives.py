@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ortools.sat.python import cp_model
 
 from schedgen.dependence import EdgeClass
-from schedgen.kernel import Kind
+from schedgen.kernel import LOADS
 
 if TYPE_CHECKING:
     from schedgen.solver.model import ModuloModel
@@ -26,7 +26,7 @@ def uneven_stages(model: ModuloModel) -> Linear:
     fast (`benchmarks/stages.py`).
     """
     kernel, readers = model.problem.kernel, dict[frozenset[str], list[str]]()
-    for load in (o for o in kernel.body if o.kind is Kind.LOAD):
+    for load in (o for o in kernel.body if o.kind in LOADS):
         for region in dict.fromkeys(kernel.piece[piece].region for piece in load.writes):
             pieces = {p.name for p in kernel.pieces if p.region == region}
             users = {o.name for o in kernel.body if pieces & {read.piece for read in o.reads}}

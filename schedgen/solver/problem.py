@@ -17,7 +17,7 @@ from itertools import combinations
 from schedgen.bounds import Constraint, Load
 from schedgen.dependence import DependenceGraph, Edge, EdgeClass
 from schedgen.errors import Diagnostic, SchedgenError
-from schedgen.kernel import Kernel, Kind, Operation, Space
+from schedgen.kernel import LOADS, Kernel, Operation, Space
 from schedgen.machine import Cost, Machine, RoleClass, price
 from schedgen.reasons import Reason, ReasonKind
 
@@ -324,7 +324,7 @@ def _bonds(
         # Fills of a shared ring are issued in order, so one producer keeps its index and phase.
         for piece in operation.writes:
             ring = kernel.region_of(piece).ring
-            if ring is not None and operation.kind is Kind.LOAD:
+            if ring is not None and operation.kind in LOADS:
                 bonds.setdefault(("ring", ring), []).append(operation.name)
         if operation.role is not None:
             bonds.setdefault(("role", operation.role), []).append(operation.name)

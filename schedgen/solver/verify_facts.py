@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from schedgen.kernel import Kernel, Kind, Operation, Space
+from schedgen.kernel import LOADS, Kernel, Operation, Space
 from schedgen.machine import Cost, Machine, RoleClass, price
 
 
@@ -109,7 +109,7 @@ class Facts:
             if region.space is Space.REGISTERS:
                 for place in self.kernel.registers_of(piece):
                     yield f"{place} in registers"
-            if operation.kind is Kind.LOAD and piece in operation.writes and region.ring:
+            if operation.kind in LOADS and piece in operation.writes and region.ring:
                 yield f"filling ring {region.ring}"
         if operation.role is not None:
             yield f"pinned role {operation.role}"

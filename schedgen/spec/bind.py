@@ -21,6 +21,7 @@ from schedgen.spec.dataflow import Dataflow, check_dataflow
 from schedgen.spec.dense import check_dense
 from schedgen.spec.dimensions import bind_dimensions
 from schedgen.spec.elide import elide_copies
+from schedgen.spec.gathering import gathered
 from schedgen.spec.kept import left_out
 from schedgen.spec.layout import Layout
 from schedgen.spec.names import COORDINATES
@@ -81,7 +82,8 @@ def _kernel(
 ) -> Kernel:
     scope = Scope(source, sink, values)
     spec = resolved(spec, scope)
-    ragged = ragged_extents(spec, scope)
+    spec, taken = gathered(spec, scope)
+    ragged = ragged_extents(spec, scope, taken.lists)
     sink.raise_if_any()
     spec, stored = unpacked(spec, ragged)
     spec, decided = spread(spec, scope, accumulators)
@@ -91,7 +93,7 @@ def _kernel(
     _check_tile_trips(source, spec, values, sink)
     _check_split(spec, scope)
     check_walk(spec, scope)
-    arguments = _arguments(spec, scope, stored)
+    arguments = _arguments(spec, scope, {**stored, **taken.stored}, taken.index)
     sink.raise_if_any()
     layout = Layout(spec, scope, dimensions)
     bind_aliases(layout)
@@ -271,8 +273,12 @@ def _check_walked(spec: SpecFile, scope: Scope, operations: Sequence[Operation])
         scope.error("bad-split", message, ("loops", "split_k"), fix=fix)
 
 
-def _arguments(spec: SpecFile, scope: Scope, packed: Shapes) -> tuple[Argument, ...]:
-    """Return the tensors and scalars, after checking the names of extents."""
+def _arguments(
+    spec: SpecFile, scope: Scope, passed: Shapes, index: Mapping[str, str]
+) -> tuple[Argument, ...]:
+    """Return the tensors and scalars, after checking the names of extents; ``passed`` and ``index``
+    of those that are passed in another shape, and gathered.
+    """
     arguments: list[Argument] = []
     extents = [size for argument in spec.arguments.values() for size in argument.shape]
     for name, argument in spec.arguments.items():
@@ -285,8 +291,8 @@ def _arguments(spec: SpecFile, scope: Scope, packed: Shapes) -> tuple[Argument, 
         if not whole and all(store.to != name for store in spec.stores):
             message, fix = f"'{name}' is not stored", "remove 'whole'"
             scope.error("bad-whole", message, (*path, "whole"), fix=fix)
-        shape = tuple(argument.shape)
-        arguments.append(Argument(name, shape, dtype or "f32", whole, packed.get(name, ())))
+        shape, given = tuple(argument.shape), passed.get(name, ())
+        arguments.append(Argument(name, shape, dtype or "f32", whole, given, index.get(name, "")))
     stored = [extent for store in spec.stores for extent in spec.arguments[store.to].shape]
     for number, extent in enumerate(spec.loops.one_tile):
         if extent not in stored:

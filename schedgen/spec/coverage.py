@@ -26,7 +26,7 @@ import numpy as np
 
 from schedgen.expressions import evaluate, references
 from schedgen.extents import single_extents
-from schedgen.kernel import Kernel, Kind, Operation, Phase
+from schedgen.kernel import LOADS, Kernel, Kind, Operation, Phase
 from schedgen.spec.parameters import literal
 from schedgen.spec.values import Value
 from schedgen.sums import adds
@@ -105,7 +105,7 @@ def _in_order(found: StoreMistake) -> StoreMistake:
 
 def _loaded(kernel: Kernel, tensor: str, stores: Sequence[Operation]) -> StoreMistake | None:
     """A tensor that is stored is not an operand."""
-    loads = [o for o in kernel.operations if o.kind is Kind.LOAD and o.tensor == tensor]
+    loads = [o for o in kernel.operations if o.kind in LOADS and o.tensor == tensor]
     if not loads:
         return None
     message = (

@@ -269,7 +269,7 @@ class OperationBinder:
         return re.sub(r"\{(\w+)\}", lambda match: str(index.get(match[1], "")), text)
 
 
-_MOVE = (kernel.Kind.LOAD, kernel.Kind.STORE, kernel.Kind.COPY, kernel.Kind.MMA)
+_MOVE = (*kernel.LOADS, kernel.Kind.STORE, kernel.Kind.COPY, kernel.Kind.MMA)
 
 
 def _numbers(operation: kernel.Operation, draft: Draft, shapes: Shapes) -> bool:

@@ -19,9 +19,9 @@ from functools import cached_property
 from math import prod
 
 from schedgen.expressions import Expression, ExpressionError, evaluate, references
-from schedgen.kernel import Kind, Operation, Phase
+from schedgen.kernel import LOADS, Kind, Operation, Phase
 from schedgen.layouts import DTYPE_BITS
-from schedgen.operations import Load, Mma, Store
+from schedgen.operations import Gather, Load, Mma, Store
 from schedgen.spec.dimensions import Index
 from schedgen.spec.draft import Draft
 from schedgen.spec.layout import Layout
@@ -59,8 +59,8 @@ class Placing:
 
     def places(self, operation: Operation, draft: Draft, index: Index) -> tuple[Place, ...]:
         """Return the places of what ``operation`` moves, or computes from coordinates."""
-        if operation.kind in (Kind.LOAD, Kind.STORE):
-            operand = "to" if operation.kind is Kind.LOAD else "from"
+        if operation.kind in (*LOADS, Kind.STORE):
+            operand = "to" if operation.kind in LOADS else "from"
             counted = self._counted(operation, index)
             by = {part.by for part in counted.values()}
             sides = self._sides(
@@ -108,7 +108,7 @@ class Placing:
         """
         blocks: dict[str, set[int]] = {}
         for operation in operations:
-            if operation.kind not in (Kind.LOAD, Kind.STORE):
+            if operation.kind not in (*LOADS, Kind.STORE):
                 continue
             for place in operation.places:
                 if place.along and not (place.grouped or place.counts):
@@ -166,7 +166,7 @@ class Placing:
         grown = {x for x in sorted(named & extents) if trips is not None and self._grows(trips, x)}
         if grown:
             return grown
-        loaded = [e.source for e in self.spec.operations.body if isinstance(e, Load)]
+        loaded = [e.source for e in self.spec.operations.body if isinstance(e, Load | Gather)]
         reached = {x for name in loaded if name in self.spec.arguments for x in self._tiled(name)}
         return reached - self._stored.keys() - self.spec.parameters.keys()
 
@@ -217,7 +217,7 @@ class Placing:
         """The buffers of each operation of threads over ``dimension``."""
         listed = self.spec.operations
         for entry in (*listed.before, *listed.body, *listed.after):
-            if dimension in entry.over and not isinstance(entry, Load | Store | Mma):
+            if dimension in entry.over and not isinstance(entry, Load | Gather | Store | Mma):
                 yield set(named(entry, self.layout.present))
 
     # -- places --------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ class Placing:
         """Return the place along each axis of the tensor, None if the spec does not tell."""
         shape = self.spec.arguments[operation.tensor or ""].shape
         tiled = self._tiled(operation.tensor or "")
-        operand = "to" if operation.kind is Kind.LOAD else "from"
+        operand = "to" if operation.kind in LOADS else "from"
         region = self.layout.regions[_region(operation, operand, self.layout)]
         if len(region.shape) == 1:
             used = {tiled[-1]: sides[0]}

@@ -7,7 +7,7 @@ Only who passes tensors and who copies tiles knows that it is packed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from schedgen.errors import suggest
 from schedgen.expressions import references
@@ -22,12 +22,14 @@ _ARRAYS = ("starts", "ends", "lengths")
 """Keys of arrays that say sizes."""
 
 
-def ragged_extents(spec: SpecFile, scope: Scope) -> tuple[Ragged, ...]:
-    """The ragged extents of ``spec``, in its order; mistakes are reported."""
+def ragged_extents(spec: SpecFile, scope: Scope, index: Collection[str] = ()) -> tuple[Ragged, ...]:
+    """The ragged extents of ``spec``, in its order; mistakes are reported. ``index``: arrays of
+    integers that say which rows are gathered.
+    """
     found: list[Ragged] = []
     for extent, entry in spec.ragged.items():
         before = scope.errors
-        one = _Entry(spec, scope, extent, entry)
+        one = _Entry(spec, scope, extent, entry, index)
         one.check()
         if scope.errors == before:
             found.append(one.bound())
@@ -36,7 +38,7 @@ def ragged_extents(spec: SpecFile, scope: Scope) -> tuple[Ragged, ...]:
         walk = spec.loops.walk
         of_walk = (walk.list, walk.count, walk.full, walk.order) if walk else ()
         arrays |= set(filter(None, of_walk))
-        _check_integers(spec, scope, arrays)
+        _check_integers(spec, scope, arrays, index)
     if spec.ragged:
         _check_loops(spec, scope)
     return tuple(found)
@@ -67,8 +69,16 @@ def unpacked(spec: SpecFile, ragged: tuple[Ragged, ...]) -> tuple[SpecFile, Shap
 class _Entry:
     """One ragged extent."""
 
-    def __init__(self, spec: SpecFile, scope: Scope, extent: str, entry: RaggedExtent) -> None:
+    def __init__(
+        self,
+        spec: SpecFile,
+        scope: Scope,
+        extent: str,
+        entry: RaggedExtent,
+        index: Collection[str],
+    ) -> None:
         self.spec, self.scope, self.extent, self.entry = spec, scope, extent, entry
+        self.index = index
         self.path: Path = ("ragged", extent)
         self.pages = Pages(spec, scope, extent, entry)
 
@@ -160,7 +170,7 @@ class _Entry:
                 both = self.entry.of if self.entry.of in shape else self.extent
                 message = f"'{name}' is packed along '{packed}', and has the extent '{both}', too"
                 self._error("bad-ragged", message, ("packed",), fix=f"leave '{both}' out of it")
-            elif shape[-1] == packed:
+            elif shape[-1] == packed and name not in self.index:
                 message = f"'{packed}' is the last extent of '{name}', where no copy can begin"
                 fix = f"give '{name}' room for the largest: [..., {self.entry.of}, {self.extent}]"
                 self._error("bad-ragged", message, ("packed",), fix=fix)
@@ -220,12 +230,15 @@ def _check_loops(spec: SpecFile, scope: Scope) -> None:
         scope.error("bad-ragged", message, ("loops", "split_k"), fix=fix)
 
 
-def _check_integers(spec: SpecFile, scope: Scope, arrays: set[str]) -> None:
-    """Tensors of integers say sizes, or which blocks are walked, and nothing else."""
+def _check_integers(spec: SpecFile, scope: Scope, arrays: set[str], index: Collection[str]) -> None:
+    """Tensors of integers say sizes, which blocks are walked or which rows are gathered."""
     for name, argument in spec.arguments.items():
-        if argument.dtype in INTEGERS and argument.shape and name not in arrays:
+        if argument.dtype in INTEGERS and argument.shape and name not in (*arrays, *index):
             message = f"'{name}' has integers, but says no sizes"
-            fix = "name it under 'ragged' or in 'walk' of loops, or make it f32 or a scalar"
+            fix = (
+                "name it under 'ragged', in 'walk' of loops or as 'index' of a gather, or make it "
+            )
+            fix += "f32 or a scalar"
             scope.error("bad-ragged", message, ("arguments", name, "dtype"), fix=fix)
     for phase, number, entry in _loads(spec):
         if entry.source in arrays:

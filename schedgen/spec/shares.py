@@ -12,7 +12,7 @@ from fractions import Fraction
 from itertools import product
 
 from schedgen.expressions import Expression, ExpressionError, evaluate, references
-from schedgen.kernel import Kind, Operation
+from schedgen.kernel import LOADS, Operation
 from schedgen.spec.placing import Placing
 from schedgen.spec.schema import SpecFile
 from schedgen.spec.trips import trip_count
@@ -57,7 +57,7 @@ def _wrong(
     formulas: Mapping[str, Expression],
 ) -> Iterator[str]:
     """What is wrong in the problems that are tried."""
-    loads = [operation for operation in operations if operation.kind is Kind.LOAD]
+    loads = [operation for operation in operations if operation.kind in LOADS]
     steps = {place.step for load in loads for place in load.places if place.step}
     scalars = [name for name, argument in spec.arguments.items() if not argument.shape]
     extents = {extent for argument in spec.arguments.values() for extent in argument.shape}

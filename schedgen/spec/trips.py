@@ -14,7 +14,7 @@ from schedgen.expressions import (
     fold,
     references,
 )
-from schedgen.kernel import Kind, Operation
+from schedgen.kernel import LOADS, Operation
 from schedgen.spec.placing import Placing
 from schedgen.spec.schema import SpecFile
 from schedgen.spec.values import Scope
@@ -59,7 +59,7 @@ def check_trips(
         scope.error("ambiguous-trips", message, _PATH, fix=fix)
         return
     for extent in walked:
-        loads = [operation for operation in operations if operation.kind is Kind.LOAD]
+        loads = [operation for operation in operations if operation.kind in LOADS]
         places = [p for o in loads for p in o.places if p.step and p.extent == extent]
         for step in sorted({place.step for place in places}):
             split = None if spec.loops.tile_first is not None else spec.loops.split_k

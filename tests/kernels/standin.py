@@ -24,6 +24,7 @@ from schedgen.kernels import (
     cross_entropy_op,
     dropout_op,
     gated_op,
+    gathered_op,
     gemm_op,
     grouped_op,
     keys,
@@ -87,8 +88,8 @@ class StandIn:
             tensors[3].copy_(functional.gelu(a @ b + bias, approximate="tanh"))
         elif self.name.startswith(_FUSED):
             _fused(self.name, tensors, scalars)
-        elif self.name.startswith("gemm_grouped"):
-            _grouped(tensors, kn="_kn" in self.name, along_k="grouped_k_" in self.name)
+        elif self.name.startswith(("gemm_grouped", "gemm_gathered")):
+            _grouped(self.name, _taken(self.name, tensors))
         elif self.name.startswith(("gemm_fp8", "gemm_mixed")):
             _narrow(self.name, tensors, scalars)
         elif self.name.startswith("gemm_chain"):
@@ -189,9 +190,19 @@ def _mixed(tensors: Sequence[Tensor], *, groups: bool) -> None:
     d.copy_(a.float() @ (w.float() * of_k).to(a.dtype).float().mT)
 
 
-def _grouped(tensors: Sequence[Tensor], *, kn: bool, along_k: bool) -> None:
+def _taken(name: str, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The rows that a list takes instead of both, zeros for those that are not there."""
+    if "gathered" not in name:
+        return tensors
+    a, rows, *others = tensors
+    there = (rows >= 0) & (rows < len(a))
+    return a[torch.where(there, rows, 0).long()] * there[:, None], *others
+
+
+def _grouped(name: str, tensors: Sequence[Tensor]) -> None:
     """Rows of each group, others stay what they were; or a matrix of each, added up along rows."""
     a, b, ends, out = tensors
+    kn, along_k = "_kn" in name, "grouped_k_" in name
     begin = 0
     for group, end in enumerate(map(int, ends)):
         if along_k:
@@ -380,7 +391,8 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
         patch.setattr(module, "architecture", lambda device: "sm_90a")  # pyright: ignore
     for module in (choosing, mixed_op, scaled_op):
         patch.setattr(module, "multiprocessors", lambda device: 132)  # pyright: ignore
-    for module in (gemm_op, gated_op, grouped_op, rms_op, mixed_op, scaled_op, dropout_op):
+    products = (gemm_op, gated_op, grouped_op, gathered_op, rms_op, mixed_op, scaled_op, dropout_op)
+    for module in products:
         module._kernel.cache_clear()  # pyright: ignore[reportPrivateUsage]
     for cached in (gemm_op._along_m, grouped_op._kernel_along_k):  # pyright: ignore[reportPrivateUsage]
         cached.cache_clear()

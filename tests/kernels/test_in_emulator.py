@@ -39,6 +39,7 @@ from tests.kernels.standin import CPU, install
 from tests.kernels.test_attention_backward import derived, near
 from tests.kernels.test_attention_op import DIMS, operands, reference
 from tests.kernels.test_gated_op import close as gated
+from tests.kernels.test_gathered_op import numbers, taken
 from tests.kernels.test_gemm_op import close, random
 from tests.kernels.test_grouped_op import of_groups
 
@@ -228,6 +229,29 @@ def test_groups(sizes: tuple[int, ...], n: int, transposed: bool) -> None:
     b = b.mT.contiguous().mT if transposed else b
     ends = torch.tensor(sizes).cumsum(0).int()
     assert of_groups(grouped_gemm(a, b, ends), a, b, ends)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "k", "n", "transposed"),
+    [
+        ((130, 0, 1, 0, 0, 128, 5), 72, 264, True),  # skewed, with empty groups
+        ((70, 0, 70), 300, 136, False),  # more than two iterations, the last one of 44 columns
+        ((0, 0, 3), 5, 8, True),  # less than 16 bytes of a row
+    ],
+)
+def test_groups_of_rows_that_a_list_takes(
+    sizes: tuple[int, ...], k: int, n: int, transposed: bool
+) -> None:
+    """Rows are taken several times or never, and numbers are no row's; NaN in rows that no group
+    takes have no part in it.
+    """
+    a, b = random(7, k), random(len(sizes), k, n, seed=1)
+    b = b.mT.contiguous().mT if transposed else b
+    ends, rows = torch.tensor(sizes).cumsum(0).int(), numbers(sum(sizes) + 3)
+    rows[sum(sizes) :] = 6  # behind the last group
+    a[6] = math.nan
+    found = grouped_gemm(a, b, ends, rows=rows)
+    assert of_groups(found, taken(a, rows), b, ends)
 
 
 @pytest.mark.parametrize("sizes", [(130, 0, 1, 0, 64, 5), (0, 0, 100)])
