@@ -387,27 +387,6 @@ class Kernel:
     def region_of(self, piece: str) -> Region:
         return self.region[self.piece[piece].region]
 
-    def registers_of(self, piece: str) -> tuple[str, ...]:
-        """Names for the places of a piece in registers: two pieces have one in common if they take
-        the same registers of some thread. Regions of a ring take turns in its only slot, and guests
-        are where their hosts are.
-        """
-        one, region = self.piece[piece], self.region_of(piece)
-        if region.guest:
-            shifted = (
-                (o.host, one.overlaps(other, shift=o.column), other.name)
-                for o in region.options
-                for other in self.pieces
-                if other.region == o.host
-            )
-            return tuple(dict.fromkeys(name for _, size, name in shifted if size))
-        if region.ring is None:
-            return (piece,)
-        inside = set(self.ring[region.ring].regions)
-        starts = {other.row0 for other in self.pieces if other.region in inside}
-        rows = sorted(row for row in starts if one.row0 <= row < one.row1)
-        return tuple(f"row {row} of ring {region.ring}" for row in rows)
-
     @cached_property
     def products(self) -> int:
         """Multiply-adds of one iteration of the main loop, which make tile sizes comparable."""

@@ -20,6 +20,7 @@ from schedgen.errors import Diagnostic, SchedgenError
 from schedgen.kernel import LOADS, Kernel, Operation, Space
 from schedgen.machine import Cost, Machine, RoleClass, price
 from schedgen.reasons import Reason, ReasonKind
+from schedgen.register_places import register_places
 
 
 class ProblemError(SchedgenError, ValueError):
@@ -319,7 +320,7 @@ def _bonds(
         # Registers are private to the threads that hold them.
         for piece in (*(read.piece for read in operation.reads), *operation.writes):
             if kernel.region_of(piece).space is Space.REGISTERS:
-                for place in kernel.registers_of(piece):
+                for place in register_places(kernel, piece):
                     bonds.setdefault(("registers", place), []).append(operation.name)
         # Fills of a shared ring are issued in order, so one producer keeps its index and phase.
         for piece in operation.writes:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from schedgen.kernel import Kernel, Region, Space
 from schedgen.machine import Machine, RoleClass
+from schedgen.register_places import register_places
 from schedgen.solver.decisions import Decisions
 from schedgen.solver.verify_facts import Facts
 from schedgen.solver.verify_storage import Timeline, check_sequence, check_storage
@@ -133,7 +134,7 @@ def _pinned(line: Timeline) -> dict[str, set[str]]:
             place
             for piece in (*o.writes, *(read.piece for read in o.reads))
             if kernel.region_of(piece).space is Space.REGISTERS
-            for place in kernel.registers_of(piece)
+            for place in register_places(kernel, piece)
         }
         for o in kernel.operations
     }

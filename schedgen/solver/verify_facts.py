@@ -14,6 +14,7 @@ from functools import cached_property
 
 from schedgen.kernel import LOADS, Kernel, Operation, Space
 from schedgen.machine import Cost, Machine, RoleClass, price
+from schedgen.register_places import register_places
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ class Facts:
         for piece in {*operation.writes, *(read.piece for read in operation.reads)}:
             region = self.kernel.region_of(piece)
             if region.space is Space.REGISTERS:
-                for place in self.kernel.registers_of(piece):
+                for place in register_places(self.kernel, piece):
                     yield f"{place} in registers"
             if operation.kind in LOADS and piece in operation.writes and region.ring:
                 yield f"filling ring {region.ring}"
