@@ -7,9 +7,11 @@ Parts: ``experts``, both halves of 128 experts of 2048 x 768, and 8192 tokens of
 8, with as many rows for each expert, a share of 1 / i for expert i, and all of them for every
 eighth (the sizes that `grouped.py` counts tiles of); ``mixtral``, both halves of 8 experts of
 4096 x 14336 with 8192 rows; ``gradients``, those of the weights of ``experts``, dy^T x of the rows
-of each. Weights are (groups, n, k), passed as ``weights.mT``. Peers are
+of each; ``gathered``, the first halves of ``experts`` and of ``mixtral``, with the rows taken from
+8192 and 4096 tokens through a list. Weights are (groups, n, k), passed as ``weights.mT``. Peers are
 ``torch._grouped_mm`` and quack's `gemm` with ``cu_seqlens_m``, with its default setting or, with
-``--tuned``, the one that it finds best, which takes long; not for gradients. In bf16.
+``--tuned``, the one that it finds best, which takes long; not for gradients. Of gathered rows torch
+has ``a[rows]`` before, quack ``A_idx``. In bf16.
 
 Errors are distances in the norm from float64, in the first rows and the last one of each group, or
 the first rows of each gradient.
@@ -40,8 +42,12 @@ PARTS = {
     "experts": (grouped.GROUPS, grouped.ROWS, grouped.PRODUCTS, tuple(grouped.SIZES)),
     "mixtral": (8, 8192, ((14336, 4096), (4096, 14336)), ("balanced", "skewed")),
     "gradients": (grouped.GROUPS, grouped.ROWS, grouped.PRODUCTS, tuple(grouped.SIZES)),
+    "gathered": (grouped.GROUPS, grouped.ROWS, grouped.PRODUCTS[:1], ("balanced", "skewed")),
+    "gathered, mixtral": (8, 8192, ((14336, 4096),), ("balanced", "skewed")),
 }
 """Groups, rows of all of them, n and k of products, and how rows are distributed."""
+TOKENS = {"gathered": 8192, "gathered, mixtral": 4096}
+"""Rows that those of all groups are taken from."""
 CHECKED = 8
 """Rows of each group that are compared with float64, and the last one."""
 DEVICE = "cuda"
@@ -81,6 +87,32 @@ def gradients(sizes: Sequence[int], n: int, k: int) -> Problem:
         return timing.error(found[:, :CHECKED], wanted)
 
     return Problem(found, apart, 2.0 * len(dy) * n * k)
+
+
+def gathered(sizes: Sequence[int], n: int, k: int, tokens: int, tuned: bool) -> Problem:
+    """Of rows that a list takes from random ones: those of each token by different experts."""
+    make = torch.Generator(DEVICE).manual_seed(0)
+    x, weights = (
+        torch.randn(*shape, generator=make, device=DEVICE, dtype=torch.bfloat16)
+        for shape in ((tokens, k), (len(sizes), n, k))
+    )
+    ends = torch.tensor(list(accumulate(sizes)), dtype=torch.int32, device=DEVICE)
+    each = [
+        torch.randperm(tokens, generator=make, device=DEVICE) for _ in range(sum(sizes) // tokens)
+    ]
+    taken = torch.cat(each).int()
+    b = weights.mT
+    found: dict[str, timing.Run] = {
+        timing.OURS: lambda: grouped_gemm(x, b, ends, rows=taken),
+        "torch": lambda: torch._grouped_mm(x[taken], b, offs=ends),
+    }
+    quack = timing.imported("quack.gemm_interface", "gemm")
+    if quack is not None:
+        bounds = torch.cat([ends.new_zeros(1), ends])
+        found["quack"] = lambda: quack(x, b, cu_seqlens_m=bounds, A_idx=taken, tuned=tuned)
+    checked = torch.tensor(sampled(sizes), device=DEVICE)
+    wanted = reference(x[taken], b, ends, checked)
+    return Problem(found, partial(error, checked, wanted), 2.0 * len(taken) * n * k)
 
 
 def candidates(a: Tensor, b: Tensor, ends: Tensor, tuned: bool) -> dict[str, timing.Run]:
@@ -130,13 +162,15 @@ def cases(parts: Sequence[str], tuned: bool) -> Iterator[Case]:
                 make = partial(problem, sizes, n, k, tuned)
                 if part == "gradients":
                     make = partial(gradients, sizes, n, k)
+                elif part in TOKENS:
+                    make = partial(gathered, sizes, n, k, TOKENS[part], tuned)
                 yield Case(part, named, make)
 
 
 def main() -> int:
     options = _options()
     if options.kernels:
-        names = locked("gemm_grouped", "gemm_grouped_k", arch="sm_90a")
+        names = locked("gemm_grouped", "gemm_grouped_k", "gemm_gathered", arch="sm_90a")
         print("\n".join(name for name in names if "_kn" not in name))
         return 0
     return run("experts", cases(options.only, options.tuned), options)
