@@ -19,7 +19,7 @@ from torch.autograd import Function
 from schedgen.errors import SchedgenError
 from schedgen.expressions import ExpressionError
 from schedgen.kernels import checks, keys
-from schedgen.kernels.attention_arguments import GRADIENT_DIMS, dims
+from schedgen.kernels.attention_arguments import derivable, dims
 from schedgen.kernels.errors import GradientError, KernelError
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.variants import calling
@@ -161,12 +161,7 @@ def _kernels(
 ) -> tuple[SpecKernel, SpecKernel, SpecKernel]:
     """Of row sums, of the gradients of keys and values, and of that of queries."""
     head_dim, head_dim_v = q.shape[3], v.shape[3]
-    if head_dim not in GRADIENT_DIMS or head_dim_v != head_dim:
-        raise GradientError(
-            f"attention has no gradients with a head_dim of {head_dim} and {head_dim_v} of v; "
-            f"there are kernels for {' and '.join(map(str, GRADIENT_DIMS))}, the same for v; fix: "
-            "pad with zeros and pass softmax_scale, or call it under torch.no_grad()"
-        )
+    derivable(head_dim, head_dim_v)
     target = calling.target_of(keys.architecture(q.device))
     dtype = {"dtype": checks.DTYPES[q.dtype]}
     settings = tuple((dims(head_dim, head_dim_v) | dtype).items())
