@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,21 +51,23 @@ def wanted(causal: bool) -> tuple[Tensor, Tensor]:
 
 def test_what_a_kernel_gets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Padded logarithms of sums are packed without a look at lengths."""
+    names = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "o", "lse", "scale")
     seen: dict[str, Any] = {}
 
     class Function:
-        free = ("batch", "seq_q")
+        facts = SimpleNamespace(parameters=[SimpleNamespace(name=name) for name in names])
 
-        def __call__(self, **given: Any) -> tuple[Tensor, Tensor]:
-            seen.update(given)
+        def store(self, *arguments: Any) -> None:
+            seen.update(zip(names, arguments, strict=True))
             rows = torch.arange(70.0).expand(4, HEADS, 70)
-            return given["q"], rows + 100 * torch.arange(4.0)[:, None, None]
+            seen["lse"].copy_(rows + 100 * torch.arange(4.0)[:, None, None])
 
     monkeypatch.setattr("schedgen.kernels.checks.devices", lambda **_: torch.device("cpu"))  # pyright: ignore
     monkeypatch.setattr("schedgen.kernels.keys.architecture", lambda _: "sm_90a")  # pyright: ignore
     monkeypatch.setattr(calling, "kernel_of", lambda *_: Function())  # pyright: ignore
     _, lse = flash_attn_varlen_func(*operands(), 70, 100, causal=True, return_lse=True)
-    assert (seen["batch"], seen["seq_q"]) == (4, 70)
+    assert seen["lse"].shape == (4, HEADS, 70)
+    assert seen["lse"].stride() == (HEADS * 72, 72, 1)  # rows of multiples of 16 bytes
     assert lse.shape == (HEADS, sum(LENGTHS_Q))
     expected = [100 * n + i for n, length in enumerate(LENGTHS_Q) for i in range(length)]
     assert lse[1].tolist() == expected
