@@ -10,6 +10,7 @@ ragged extents; no sum goes across CTAs, so the same arguments give the same bit
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -103,14 +104,10 @@ def _forward(
         return out.zero_(), lse.fill_(-math.inf)
     settings = dims(q.shape[2], v.shape[2]) | {"dtype": checks.DTYPES[q.dtype]}
     function = _kernel(SPEC, device, settings, causal=causal)
-    given = _accessible(q=q, k=k, v=v, **starts)
+    given = {"q": q, "k": k, "v": v, **starts}
+    given = {name: layouts.accessible(tensor) for name, tensor in given.items()}
     _store(function, **given, o=out, lse=lse, scale=scale * calling.LOG2_E)
     return out, lse
-
-
-def _accessible(**tensors: Tensor) -> dict[str, Tensor]:
-    """Tensors of any layout as bulk copies can read them."""
-    return {name: layouts.accessible(tensor) for name, tensor in tensors.items()}
 
 
 def _check_gradients(
@@ -146,43 +143,66 @@ def _backward(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, cu_seqlens_q: Tensor,
     cu_seqlens_k: Tensor, dlse: Tensor | None, scale: float, causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Of the gradients what belongs to no sequence is 0."""
     _check_gradients(dout, q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, dlse, scale)
     starts = {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
     device = checks.devices(dout=dout, q=q, k=k, v=v, out=out, lse=lse, dlse=dlse, **starts)
-    shared = q.shape[1] != k.shape[1]
-    of_head = (k.shape[0], q.shape[1])
-    dq = q.new_empty(q.shape).zero_()
-    dk, dv = (x.new_empty((*of_head, x.shape[2])).zero_() for x in (k, v))
+    results = room_for_gradients(q, k, v)
     if q.numel() and k.numel() and len(cu_seqlens_q) > 1:
-        given = _accessible(q=q, k=k, v=v, do=dout, o=out, lse=lse, **starts)
-        _launch(device, given, dlse, (dq, dk, dv), scale, causal=causal)
-    if shared:  # in float32, rounded once
+        dtype = {"dtype": checks.DTYPES[q.dtype]}
+        settings = dims(q.shape[2], v.shape[2]) | dtype
+        each = (_kernel(one, device, settings, causal=causal) for one in (KEYS, QUERIES))
+        given = {"q": q, "k": k, "v": v, "do": dout, "o": out, "lse": lse, **starts}
+        passed = {"scale": scale * calling.LOG2_E}
+        compute((_kernel(DELTA, device, dtype), *each), given, dlse, passed, results)
+    return of_shared(k, results)
+
+
+def room_for_gradients(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Zeros for the gradients of q, and of k and v for each head of q: elements that belong to no
+    sequence stay 0.
+    """
+    of_heads = (x.new_empty((x.shape[0], q.shape[1], x.shape[2])) for x in (k, v))
+    dq, dk, dv = (x.zero_() for x in (q.new_empty(q.shape), *of_heads))
+    return dq, dk, dv
+
+
+def of_shared(k: Tensor, results: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of q, k and v, for those of k and v for each head of q."""
+    dq, dk, dv = results
+    if dk.shape[1] != k.shape[1]:  # in float32, rounded once
         dk, dv = (x.view(*k.shape[:2], -1, x.shape[2]).sum(2) for x in (dk, dv))
     return dq, dk, dv
 
 
-def _launch(
-    device: torch.device,
+def compute(
+    kernels: tuple[SpecKernel, ...],
     given: dict[str, Tensor],
     dlse: Tensor | None,
+    passed: Mapping[str, Tensor | float],
     results: tuple[Tensor, Tensor, Tensor],
-    scale: float,
-    *,
-    causal: bool,
-) -> None:
-    """Has gradients of q, and of k and v for each head of q, written into ``results``."""
-    q, v, lse = given["q"], given["v"], given["lse"]
-    dtype = {"dtype": checks.DTYPES[q.dtype]}
-    settings = dims(q.shape[2], v.shape[2]) | dtype
+) -> Tensor:
+    """Has gradients of q, and of k and v for each head of q, written into ``results``.
+
+    Args:
+        kernels: of row sums, of the gradients of keys and values, and of that of queries.
+        given: what all of them read, by the names of the specs.
+        passed: what the last two are given beside that.
+
+    Returns:
+        The row sums of dout * out less ``dlse``, (batch, heads, longest).
+    """
+    given = {name: layouts.accessible(tensor) for name, tensor in given.items()}
+    of_sums, of_keys, of_queries = kernels
+    dq, dk, dv = results
+    lse = given["lse"]
     delta, lse2 = (layouts.room(lse, lse.shape) for _ in range(2))
-    _store(_kernel(DELTA, device, dtype), **given, delta=delta, lse2=lse2)
+    _store(of_sums, **given, delta=delta, lse2=lse2)
     if dlse is not None:
         delta -= dlse  # the gradient of a score is p * (dp - delta + dlse)
-    numbers = {"lse": lse2, "delta": delta, "scale": scale * calling.LOG2_E}
-    dq, dk, dv = results
-    _store(_kernel(KEYS, device, settings, causal=causal), **given | numbers, dk=dk, dv=dv)
-    _store(_kernel(QUERIES, device, settings, causal=causal), **given | numbers, dq=dq)
+    both = {**given, "lse": lse2, "delta": delta, **passed}
+    _store(of_keys, **both, dk=dk, dv=dv)
+    _store(of_queries, **both, dq=dq)
+    return delta
 
 
 _STARTS = "Tensor cu_seqlens_q, Tensor cu_seqlens_k"
