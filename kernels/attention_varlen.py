@@ -22,9 +22,10 @@ from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.operators import Operator
 from schedgen.kernels.variants import calling
+from schedgen.kernels.variants.backward import PACKED_KEYS, PACKED_QUERIES
 
 SPEC = "attention_varlen"
-DELTA, KEYS, QUERIES = (f"attention_varlen_bwd_{name}" for name in ("delta", "kv", "q"))
+DELTA = "attention_varlen_bwd_delta"
 _ROUND = 4
 """Elements of lse in 16 bytes, which rows of a bulk copy are multiples of."""
 
@@ -150,7 +151,9 @@ def _backward(
     if q.numel() and k.numel() and len(cu_seqlens_q) > 1:
         dtype = {"dtype": checks.DTYPES[q.dtype]}
         settings = dims(q.shape[2], v.shape[2]) | dtype
-        each = (_kernel(one, device, settings, causal=causal) for one in (KEYS, QUERIES))
+        each = (
+            _kernel(one, device, settings, causal=causal) for one in (PACKED_KEYS, PACKED_QUERIES)
+        )
         given = {"q": q, "k": k, "v": v, "do": dout, "o": out, "lse": lse, **starts}
         passed = {"scale": scale * calling.LOG2_E}
         compute((_kernel(DELTA, device, dtype), *each), given, dlse, passed, results)

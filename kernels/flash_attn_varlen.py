@@ -13,7 +13,7 @@ from schedgen.kernels.attention_arguments import dims
 from schedgen.kernels.attention_varlen import OPERATOR, SPEC, check, room
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.flash_attn import one_of, require, variant_arguments
-from schedgen.kernels.variants import calling
+from schedgen.kernels.variants import calling, gradients
 
 
 def flash_attn_varlen_func(
@@ -39,6 +39,9 @@ def flash_attn_varlen_func(
     return_lse: bool = False,
 ) -> Any:
     """softmax(q k^T softmax_scale) v of each sequence, as FlashAttention-2's function of this name.
+
+    There are gradients of q, k, v and sinks for a head_dim of 64 and 128 (docs/backward.md), with
+    the same bits in each run; they are 0 for what belongs to no sequence.
 
     Args:
         q: (total_q, heads, head_dim), the queries of all sequences, as of
@@ -69,7 +72,7 @@ def flash_attn_varlen_func(
         DeviceError: no kernel for this GPU, or no toolchain.
     """
     del deterministic, max_seqlen_k
-    require("dropout_p", dropout_p, 0.0, "there is no backward pass")
+    require("dropout_p", dropout_p, 0.0, "there is no dropout")
     require("block_table", block_table, None, "pass k and v packed")
     sink = one_of("sinks", sinks, "learnable_sink", learnable_sink)
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
@@ -87,12 +90,32 @@ def flash_attn_varlen_func(
     if wanted.plain:
         out, lse = OPERATOR(q, k, v, *starts, max_seqlen_q, scale, aligned)
     else:
-        checks.number("softmax_scale", scale, positive=True)
-        out, lse = _computed((q, k, v), starts, max_seqlen_q, scale, wanted, sink, asked)
+        out, lse = _variant((q, k, v), starts, max_seqlen_q, scale, wanted, sink, asked)
     if not (return_attn_probs or return_lse):
         return out
     packed = _packed(lse, cu_seqlens_q, q.shape[0])
     return (out, packed, None) if return_attn_probs else (out, packed)
+
+
+def _variant(
+    operands: tuple[Tensor, Tensor, Tensor],
+    starts: tuple[Tensor, Tensor],
+    longest: int,
+    scale: float,
+    wanted: calling.Asked,
+    sinks: Tensor | None,
+    given: calling.Given,
+) -> tuple[Tensor, Tensor]:
+    """As of `_computed`, with gradients if they are asked for."""
+    checks.number("softmax_scale", scale, positive=True)
+
+    def compute() -> tuple[Tensor, Tensor]:
+        return _computed(operands, starts, longest, scale, wanted, sinks, given)
+
+    learned = [*operands, *calling.tensors(given).values(), *([] if sinks is None else [sinks])]
+    if not (torch.is_grad_enabled() and any(x.requires_grad for x in learned)):
+        return compute()
+    return gradients.attend(compute, operands, wanted, scale, sinks, given, starts)
 
 
 def _computed(

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from schedgen.kernels import flash_attn_varlen, flash_attn_varlen_func
+from schedgen.kernels import attention_varlen, flash_attn_varlen_func
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.variants import calling
 
@@ -96,7 +96,7 @@ def test_one_kernel_for_all_windows(monkeypatch: pytest.MonkeyPatch) -> None:
         given: Any = {"window_size": window, "softcap": cap, "alibi_slopes": torch.rand(4, HEADS)}
         flash_attn_varlen_func(*operands(), 70, 100, **given)
     assert asked[0] == asked[1]
-    assert asked[0][0].base == flash_attn_varlen.SPEC
+    assert asked[0][0].base == attention_varlen.SPEC
     data: Any = calling.spec_of(asked[0][0]).source.data
     assert data["ragged"]["seq_k"]["starts"] == "cu_seqlens_k"
 
