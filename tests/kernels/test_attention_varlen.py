@@ -15,7 +15,7 @@ from schedgen.kernels.attention_varlen import GRADIENTS, OPERATOR
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
 from tests.kernels import packed
 from tests.kernels.test_attention_backward import near
-from tests.kernels.test_flash_attn_varlen import LENGTHS_K, LENGTHS_Q, cumulative
+from tests.kernels.test_flash_attn_varlen import LENGTHS_K, LENGTHS_Q, cumulative, derived
 
 LONGEST = max(LENGTHS_Q), max(LENGTHS_K)
 Operands = tuple[Tensor, Tensor, Tensor]
@@ -37,33 +37,6 @@ def operands(
 
 def starts() -> tuple[Tensor, Tensor]:
     return cumulative(LENGTHS_Q), cumulative(LENGTHS_K)
-
-
-def derived(
-    given: Operands, scale: float, causal: bool, dout: Tensor, dlse: Tensor | None
-) -> tuple[Tensor, ...]:
-    """By torch, in float64, sequence by sequence; ``dlse`` is packed."""
-    leaves = [x.detach().double().requires_grad_() for x in given]
-    q, k, v = leaves
-    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
-    total = (q * 0).sum() + (k * 0).sum() + (v * 0).sum()
-    begin = begin_k = 0
-    for m, n in zip(LENGTHS_Q, LENGTHS_K, strict=True):
-        mine = q[begin : begin + m]
-        its, values = (x[begin_k : begin_k + n] for x in (k, v))
-        scores = torch.einsum("qhd,khd->hqk", mine, its) * scale
-        if causal:
-            seen = torch.ones(m, n, dtype=torch.bool).tril(n - m)
-            scores = scores.masked_fill(~seen, -math.inf)
-        blind = m if not n else max(m - n, 0) if causal else 0
-        scores = scores[:, blind:]
-        at = begin + m - scores.shape[1]
-        begin, begin_k = begin + m, begin_k + n
-        out = torch.einsum("hqk,khd->qhd", scores.softmax(-1), values)
-        total = total + (out * dout[at:begin].double()).sum()
-        if dlse is not None:
-            total = total + (scores.logsumexp(-1) * dlse[:, at:begin].double()).sum()
-    return torch.autograd.grad(total, leaves)
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -13,6 +13,7 @@ from torch import Tensor
 from schedgen.kernels import attention_varlen, flash_attn_varlen_func
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.variants import calling
+from tests.kernels.test_attention_backward import near
 
 LENGTHS_Q, LENGTHS_K = (5, 0, 70, 9), (3, 8, 100, 0)
 HEADS, DIM = 4, 64
@@ -47,6 +48,37 @@ def wanted(causal: bool) -> tuple[Tensor, Tensor]:
         lse[:, at_q : at_q + m] = scores.logsumexp(-1)
         at_q, at_k = at_q + m, at_k + n
     return out, lse
+
+
+def derived(
+    given: tuple[Tensor, Tensor, Tensor],
+    scale: float,
+    causal: bool,
+    dout: Tensor,
+    dlse: Tensor | None,
+) -> tuple[Tensor, ...]:
+    """By torch, in float64, sequence by sequence; ``dlse`` is packed."""
+    leaves = [x.detach().double().requires_grad_() for x in given]
+    q, k, v = leaves
+    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
+    total = (q * 0).sum() + (k * 0).sum() + (v * 0).sum()
+    begin = begin_k = 0
+    for m, n in zip(LENGTHS_Q, LENGTHS_K, strict=True):
+        mine = q[begin : begin + m]
+        its, values = (x[begin_k : begin_k + n] for x in (k, v))
+        scores = torch.einsum("qhd,khd->hqk", mine, its) * scale
+        if causal:
+            seen = torch.ones(m, n, dtype=torch.bool).tril(n - m)
+            scores = scores.masked_fill(~seen, -math.inf)
+        blind = m if not n else max(m - n, 0) if causal else 0
+        scores = scores[:, blind:]
+        at = begin + m - scores.shape[1]
+        begin, begin_k = begin + m, begin_k + n
+        out = torch.einsum("hqk,khd->qhd", scores.softmax(-1), values)
+        total = total + (out * dout[at:begin].double()).sum()
+        if dlse is not None:
+            total = total + (scores.logsumexp(-1) * dlse[:, at:begin].double()).sum()
+    return torch.autograd.grad(total, leaves)
 
 
 def test_what_a_kernel_gets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,3 +173,22 @@ def test_in_the_emulator(causal: bool) -> None:
     result, sums = wanted(causal)
     assert torch.allclose(out.double(), result, atol=2e-2)
     assert torch.allclose(lse.double(), sums, atol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.usefixtures("emulated")
+def test_gradients_in_the_emulator(causal: bool) -> None:
+    """On Hopper, from the forward pass to the last kernel, with the race checker; also through
+    logarithms of sums.
+    """
+    q, k, v, begin_q, begin_k = operands()
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    both = flash_attn_varlen_func(
+        q, k, v, begin_q, begin_k, 70, 100, causal=causal, return_lse=True
+    )
+    seen = torch.isfinite(both[1])
+    given = torch.randn(both[0].shape).bfloat16(), torch.randn(seen.shape) * seen
+    found = torch.autograd.grad(both, leaves, given)
+    assert all(map(near, found, derived((q, k, v), 1 / 8, causal, *given)))
