@@ -106,14 +106,17 @@ def build(folder: Path) -> None:
             (folder / MANIFEST).write_text(json.dumps(made, indent=1), encoding="utf-8")
 
 
-def take(folder: Path) -> None:
-    """Kernels that `build` made."""
+def take(folder: Path) -> list[Case]:
+    """Cases whose kernels `build` made."""
     from schedgen.kernels.variants.calling import keep
 
-    made = json.loads((folder / MANIFEST).read_text("utf-8"))
+    made, found = json.loads((folder / MANIFEST).read_text("utf-8")), list[Case]()
     for case in cases():
-        for wanted, settings in needed(case):
-            keep(wanted, TARGET, settings, folder / made[f"{wanted} {settings}"])
+        if all(f"{wanted} {settings}" in made for wanted, settings in needed(case)):
+            for wanted, settings in needed(case):
+                keep(wanted, TARGET, settings, folder / made[f"{wanted} {settings}"])
+            found.append(case)
+    return found
 
 
 # -- what is asked of each -------------------------------------------------------------------------
@@ -235,10 +238,8 @@ def main() -> None:
     if options.build is not None:
         build(options.build)
         return
-    if options.kernels is not None:
-        take(options.kernels)
     rows: list[Row] = []
-    for case in cases():
+    for case in cases() if options.kernels is None else take(options.kernels):
         for row in rows_of(case):
             rows.append(row)
             print(json.dumps(row), flush=True)
