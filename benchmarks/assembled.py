@@ -15,7 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from schedgen.calibration.experiments import Experiment
-from schedgen.calibration.predicting import middles
 from schedgen.calibration.shipped import of_lock, program_of_lock
 from schedgen.codegen.report import compile_report
 from schedgen.cycles.predict import cycles
@@ -24,6 +23,7 @@ from schedgen.errors import SchedgenError
 from schedgen.execution.issuing import issued
 from schedgen.kernel import Kernel
 from schedgen.machine import Machine
+from schedgen.machine_constants import middles
 from schedgen.program.model import Program
 from schedgen.synchronize.synthesize import synthesize
 

@@ -37,13 +37,14 @@ from report import RESULTS, keep, table
 
 from schedgen.calibration.experiments import read_experiments
 from schedgen.calibration.measuring import Record, read_record
-from schedgen.calibration.predicting import Predicted, of_program, said, solved, with_constants
+from schedgen.calibration.predicting import Predicted, of_program, said, solved
 from schedgen.calibration.shipped import program_of_lock, shipped_experiments
 from schedgen.driver.solution import solve
 from schedgen.execution.launched import BUSY, FAR, SHARED
 from schedgen.kernel import Kernel
 from schedgen.kernels import tiling
 from schedgen.machine import Machine
+from schedgen.machine_constants import with_constants
 from schedgen.machine_file import machine_from, read_machine
 from schedgen.spec.reader import read_spec
 from schedgen.spec.source import parse_source

@@ -32,7 +32,6 @@ from report import RESULTS, environment, lines
 
 from schedgen.calibration.experiments import Experiment
 from schedgen.calibration.measuring import measure
-from schedgen.calibration.predicting import middles
 from schedgen.calibration.preparing import MANIFEST, prepare, prepared
 from schedgen.calibration.shipped import shipped_experiments
 from schedgen.codegen.emit import emit
@@ -43,6 +42,7 @@ from schedgen.driver.emitting import LINTERS
 from schedgen.driver.lock_file import locked
 from schedgen.driver.locked import program_of
 from schedgen.execution.issuing import issued
+from schedgen.machine_constants import middles
 from schedgen.machine_file import read_machine
 from schedgen.proof.prove import proven_before
 

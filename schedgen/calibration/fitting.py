@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from schedgen.calibration.experiments import Experiment
-from schedgen.calibration.predicting import Known, Predicted, said, with_constants
+from schedgen.calibration.predicting import Known, Predicted, said
 from schedgen.driver.found import Solution
 from schedgen.errors import SchedgenError
 from schedgen.machine import Constant, Machine
+from schedgen.machine_constants import with_constants
 
 _SWEEPS = 3
 _WIDEST = 64

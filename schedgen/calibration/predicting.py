@@ -4,9 +4,8 @@ launch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from schedgen.calibration.experiments import Experiment
@@ -16,7 +15,8 @@ from schedgen.execution.contended import cycles_per_iteration
 from schedgen.execution.issuing import issued
 from schedgen.execution.launched import SHARED, Tiles, alone, launched
 from schedgen.kernel import Kernel
-from schedgen.machine import Constant, Machine
+from schedgen.machine import Machine
+from schedgen.machine_constants import middles
 from schedgen.program.model import Program
 from schedgen.synchronize.synthesize import synthesize
 
@@ -74,21 +74,6 @@ def of_program(program: Program, kernel: Kernel, machine: Machine) -> Predicted:
         for manner in ("in turn", "in step")
     )
     return Predicted(turn, step)
-
-
-def middles(machine: Machine) -> Machine:
-    """The machine with each constant at the middle of its interval."""
-    return with_constants(machine, {c.name: (c.low + c.high) / 2 for c in machine.constants})
-
-
-def with_constants(machine: Machine, numbers: Mapping[str, Fraction]) -> Machine:
-    """The machine with other values of some constants."""
-
-    def changed(constant: Constant) -> Constant:
-        number = numbers.get(constant.name)
-        return constant if number is None else replace(constant, low=number, high=number)
-
-    return replace(machine, constants=tuple(map(changed, machine.constants)))
 
 
 Known = dict[tuple[object, ...], Tiles]

@@ -19,7 +19,6 @@ def run_cycles(
 
     Returns the exit status: 0 done, 1 it does not compile, 2 bad input.
     """
-    from schedgen.calibration.predicting import middles
     from schedgen.codegen.compiling import CompileError
     from schedgen.codegen.facts import read_facts
     from schedgen.codegen.report import compile_report
@@ -27,6 +26,7 @@ def run_cycles(
     from schedgen.cycles.report import data, lines
     from schedgen.driver.deriving import Underivable, derived
     from schedgen.execution.issuing import issued
+    from schedgen.machine_constants import middles
     from schedgen.machine_file import read_machine
     from schedgen.stored import Store
 

@@ -20,9 +20,9 @@ def cycles_of(report: Report, emitted: Emission) -> float | None:
     of it; None if nothing is known: another architecture, no disassembler, a model without prices
     of instructions, or code that is not recognized.
     """
-    from schedgen.calibration.predicting import middles
     from schedgen.cycles.predict import ARCH, cycles
     from schedgen.execution.issuing import issued
+    from schedgen.machine_constants import middles
 
     program, problem = emitted.proven.program, emitted.solution.problem
     if program.arch != ARCH:

@@ -8,10 +8,11 @@ import pytest
 
 from schedgen.calibration.experiments import Experiment, read_experiments
 from schedgen.calibration.fitting import compare, fitted, rounded, with_fits
-from schedgen.calibration.predicting import middles, predicted, solved, with_constants
+from schedgen.calibration.predicting import predicted, solved
 from schedgen.driver.found import Solution
 from schedgen.errors import SchedgenError
 from schedgen.machine import Machine
+from schedgen.machine_constants import middles, with_constants
 from schedgen.machine_file import read_machine
 
 NAMES = ("row sums", "row sums of two warpgroups", "a product and what needs it")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from schedgen.calibration.predicting import middles
 from schedgen.codegen.report import compile_report
 from schedgen.conform.assembly import disassembler
 from schedgen.conform.listing import Listing
@@ -21,6 +20,7 @@ from schedgen.errors import SchedgenError
 from schedgen.execution.issuing import issued
 from schedgen.kernel import Kernel
 from schedgen.kernels.library import named
+from schedgen.machine_constants import middles
 from schedgen.machine_file import read_machine
 from schedgen.program.model import Program
 from tests.schedgen.cycles.listings import LOOP, listing

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from schedgen.calibration.predicting import middles
 from schedgen.conform.listing import Control
 from schedgen.conform.listing import Machine as Instruction
 from schedgen.cycles.prices import Priced, Prices, Unit, priced, prices
 from schedgen.cycles.scheduler import Scheduler
 from schedgen.errors import SchedgenError
+from schedgen.machine_constants import middles
 from schedgen.machine_file import read_machine
 
 SAYS: Prices = prices(middles(read_machine("h200")))
