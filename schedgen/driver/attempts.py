@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from schedgen.conform.overlap import Overlap
-from schedgen.driver.pricing import cycles_of
+from schedgen.driver.pricing import cycles_of, prices
 from schedgen.driver.variations import HASTY, Variation
 
 if TYPE_CHECKING:
@@ -128,8 +128,6 @@ def compiled(
     reports: TypeAdapter[Report] = TypeAdapter(Report)
     overlaps: TypeAdapter[Overlap] = TypeAdapter(Overlap)
     made_from = [sha256(emitted.text.encode()).hexdigest(), emitted.name, *packages()]
-    constants = emitted.solution.problem.machine.constants
-    timed_by = [*made_from, *((c.name, str(c.low), str(c.high)) for c in constants)]
     kept = store.get("report", made_from) if store is not None else None
     if store is not None and kept:
         report = reports.validate_json(kept)
@@ -137,7 +135,7 @@ def compiled(
             return Attempt(variation, report)
         beside = store.get("overlap", made_from)
         same = store.get("conformance", made_from)
-        priced = store.get("cycles", timed_by)
+        priced = store.get("cycles", [*made_from, *prices(emitted)])
         if ((priced and beside) or not measurable()) and (same or not conform):
             overlap = overlaps.validate_json(beside) if beside else None
             differences = tuple(json.loads(same)) if conform and same else None
@@ -155,7 +153,7 @@ def compiled(
         store.put("report", made_from, reports.dump_json(report).decode())
         if overlap is not None:
             store.put("overlap", made_from, overlaps.dump_json(overlap).decode())
-            store.put("cycles", timed_by, json.dumps(cycles))
+            store.put("cycles", [*made_from, *prices(emitted)], json.dumps(cycles))
         if differences is not None:
             store.put("conformance", made_from, json.dumps(differences))
     return Attempt(variation, report, overlap, differences, cycles)

@@ -15,6 +15,12 @@ SHARE = 0.9
 so that cycles are those of this kernel: 0.94 is usual (docs/calibration.md, section 6)."""
 
 
+def prices(emitted: Emission) -> list[tuple[str, str, str]]:
+    """What `cycles_of` depends on beside the kernel, for what is kept of it."""
+    constants = emitted.solution.problem.machine.constants
+    return [(one.name, str(one.low), str(one.high)) for one in constants]
+
+
 def cycles_of(report: Report, emitted: Emission) -> float | None:
     """Cycles of an iteration by machine code (`schedgen.cycles`), with what the machine model says
     of it; None if nothing is known: another architecture, no disassembler, a model without prices
