@@ -250,6 +250,8 @@ class _Execution:
                 self._product()
             case Kind.REDUCE:
                 self._reduce()
+            case Kind.LAND:
+                self._make("to", self._read("from"))
             case Kind.SCAN:
                 self._make("to", running(self._read("from")))
             case Kind.MASK:
