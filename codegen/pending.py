@@ -56,7 +56,7 @@ def _awaited(
     """
     if isinstance(waiting.action, WaitGroup):
         engine = plan.program.operation[waiting.action.operation].engine
-        of_engine = {o.name for o in plan.program.operations if o.engine is engine}
+        of_engine = {n for n, one in plan.program.operation.items() if one.engine is engine}
         return waiting.action.operation, waiting.action.lag, of_engine.__contains__
     names = filter(None, map(_operation, role.steps))
     gathers = {n for n in names if not is_claim(n) and plan.operation(n).kind is Kind.GATHER}
