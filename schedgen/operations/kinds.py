@@ -21,7 +21,8 @@ from schedgen.operations.scan import Scan
 from schedgen.operations.store import Store
 
 Operation: TypeAlias = Annotated[
-    Load | Gather | Land | Store | Mma | Reduce | Scan | Map | Copy | Mask, Field(discriminator="kind")
+    Load | Gather | Land | Store | Mma | Reduce | Scan | Map | Copy | Mask,
+    Field(discriminator="kind"),
 ]
 """An entry of a spec file's operations."""
 

@@ -242,7 +242,7 @@ class _Execution:
         match self.operation.kind:
             case Kind.LOAD | Kind.GATHER:
                 self._load()
-            case Kind.COPY:
+            case Kind.COPY | Kind.LAND:
                 found, parts = self._read("from"), self.operation.interleave
                 found = taking_turns(found, parts) if parts else found
                 self._make("to", found.transposed if self.operation.transposed else found)
@@ -250,8 +250,6 @@ class _Execution:
                 self._product()
             case Kind.REDUCE:
                 self._reduce()
-            case Kind.LAND:
-                self._make("to", self._read("from"))
             case Kind.SCAN:
                 self._make("to", running(self._read("from")))
             case Kind.MASK:

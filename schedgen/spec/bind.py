@@ -22,8 +22,8 @@ from schedgen.spec.dense import check_dense
 from schedgen.spec.dimensions import bind_dimensions
 from schedgen.spec.elide import elide_copies
 from schedgen.spec.gathering import gathered
-from schedgen.spec.landing import check_landing
 from schedgen.spec.kept import left_out
+from schedgen.spec.landing import check_landing
 from schedgen.spec.layout import Layout
 from schedgen.spec.names import COORDINATES
 from schedgen.spec.operations import OperationBinder
