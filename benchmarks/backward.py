@@ -59,12 +59,14 @@ class Case:
     heads_k: int
     head_dim: int
     causal: bool
+    dtype: str = "bf16"
 
     @property
     def name(self) -> str:
         heads = f"{self.heads}" if self.heads == self.heads_k else f"{self.heads}/{self.heads_k}"
         mask = "causal" if self.causal else "full"
-        return f"{self.batch}x{self.seq}x{heads}x{self.head_dim}-{mask}"
+        fp16 = "-fp16" if self.dtype == "fp16" else ""
+        return f"{self.batch}x{self.seq}x{heads}x{self.head_dim}-{mask}{fp16}"
 
     @property
     def flops(self) -> float:
@@ -79,6 +81,8 @@ SHAPES = (
     (2, 8192, 64, 8, 128),
 )
 CASES = [Case(*shape, causal) for shape in SHAPES for causal in (False, True)]
+CASES += [Case(*SHAPES[0], causal, "fp16") for causal in (False, True)]
+TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ def inputs(case: Case) -> Inputs:
 
     def random(heads: int) -> Tensor:
         shape = (case.batch, case.seq, heads, case.head_dim)
-        return torch.randn(*shape, device="cuda").to(torch.bfloat16)
+        return torch.randn(*shape, device="cuda").to(TYPES[case.dtype])
 
     return Inputs(case, *map(random, (case.heads, case.heads_k, case.heads_k, case.heads)))
 
@@ -225,6 +229,7 @@ def rows_of(case: Case) -> Iterator[Row]:
     given = inputs(case)
     problem: Row = {"case": case.name, "batch": case.batch, "seq": case.seq, "heads": case.heads}
     problem |= {"heads_k": case.heads_k, "head_dim": case.head_dim, "causal": case.causal}
+    problem["dtype"] = case.dtype
     wanted = reference(given)
     runs: dict[str, Callable[[], Gradients]] = {}
     told: dict[str, Row] = {}

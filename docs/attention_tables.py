@@ -87,6 +87,32 @@ def backward() -> str:
     return _table(lines, found["environment"], "backward")
 
 
+def packed_gradients() -> str:
+    """A line for each problem: gradients of packed sequences beside flash-attn-4, both ways."""
+    found = json.loads((RESULTS / "packed_gradients.json").read_text("utf-8"))
+    problems: dict[tuple[object, ...], dict[str, Mapping[str, Any]]] = {}
+    told = ("case", "sequences", "tokens", "heads", "heads_k", "head_dim", "causal")
+    for row in found["rows"]:
+        if "same bits" in row:
+            problems.setdefault(tuple(row[name] for name in told), {})[row["provider"]] = row
+    peers = {"FA4 deterministic": "FA4, deterministic", "FA4": "FA4"}
+    lines = [[*told, "ms", *(f"of {title}" for title in peers.values()), "eager ms"]]
+    lines[0] += [*(f"of {title}" for title in peers.values()), "same bits", *peers.values()]
+    lines[0] += ["error of dq, dk, dv", "FA4"]
+    lines.append(["---"] * len(lines[0]))
+    for problem, rows in problems.items():
+        ours = rows[_OURS]
+        cells = [*map(str, problem), str(ours.get("ms", ""))]
+        cells += [f"{ours[f'of {peer}']:.2f}" if "ms" in ours else "" for peer in peers]
+        cells.append(str(ours.get("eager ms", "")))
+        cells += [f"{ours[f'of {peer}, eagerly']:.2f}" if "ms" in ours else "" for peer in peers]
+        cells += [rows[one]["same bits"] for one in (_OURS, *peers)]
+        for row in (ours, rows["FA4"]):
+            cells.append(", ".join(row[f"error of {each}"] for each in ("dq", "dk", "dv")))
+        lines.append(cells)
+    return _table(lines, found["environment"], "packed_gradients")
+
+
 def _times(
     key: str, rows: Mapping[str, Mapping[str, Any]], ours: str, peers: Sequence[str]
 ) -> list[str]:

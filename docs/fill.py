@@ -324,6 +324,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "variant-speed": attention_tables.variant_speed,
     "decode-caches": attention_tables.decode_caches,
     "backward": attention_tables.backward,
+    "packed-gradients": attention_tables.packed_gradients,
     "gated": attention_tables.gated,
     "claims": lambda: gpu_table(
         "claims",

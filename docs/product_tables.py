@@ -82,8 +82,9 @@ def styles(name: str) -> str:
     """Cycles of an iteration in two ways to write a kernel, where they differ by a hundredth."""
     found = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
     rows = [row for row in found["rows"] if abs(row["share"] - 1) >= _HUNDREDTH]
-    head = list(rows[0])
-    lines = [head, ["---"] * len(head), *([str(row[name]) for name in head] for row in rows)]
+    head = list(dict.fromkeys(title for row in rows for title in row))
+    lines = [head, ["---"] * len(head)]
+    lines += ([str(row.get(title, "")) for title in head] for row in rows)
     return _table(lines, found["environment"], name)
 
 

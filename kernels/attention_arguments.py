@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from torch import Tensor
 
 from schedgen.kernels import checks
-from schedgen.kernels.errors import ArgumentValueError
+from schedgen.kernels.errors import ArgumentValueError, GradientError
 
 HEAD_DIMS = {dim: (dim,) for dim in range(32, 257, 32)} | {192: (192, 128)}
 """head_dim of q and k -> those of v that there are kernels for."""
@@ -63,3 +63,13 @@ def dims(head_dim: int, head_dim_v: int) -> dict[str, str]:
     """The parameters of the spec for a head_dim of q and k, and one of v, as they name files."""
     of_v = {} if head_dim_v == head_dim else {"head_dim_v": str(head_dim_v)}
     return {"head_dim": str(head_dim), **of_v}
+
+
+def derivable(head_dim: int, head_dim_v: int) -> None:
+    """Raises GradientError: there are no kernels of gradients for a head_dim of q and k, and v."""
+    if head_dim not in GRADIENT_DIMS or head_dim_v != head_dim:
+        raise GradientError(
+            f"attention has no gradients with a head_dim of {head_dim} and {head_dim_v} of v; "
+            f"there are kernels for {' and '.join(map(str, GRADIENT_DIMS))}, the same for v; fix: "
+            "pad with zeros and pass softmax_scale, or call it under torch.no_grad()"
+        )

@@ -23,9 +23,6 @@ from schedgen.kernels.operators import Operator
 
 DELTA, KEYS, QUERIES = "attention_bwd_delta", "attention_bwd_kv", "attention_bwd_q"
 WHOLE, CONVERT = "attention_bwd", "attention_bwd_convert"
-HEAD_DIMS = attention_arguments.GRADIENT_DIMS
-DTYPES = ("bf16",)
-"""Types, by their names in specs, that there are kernels for."""
 ARCHITECTURES = ("sm_90a", "sm_100a")
 UNORDERED = {"sm_90a": (64, 128), "sm_100a": (64,)}
 """Head dimensions for which there is one kernel of all gradients, which adds up in any order, by
@@ -53,7 +50,7 @@ def attention_backward(
 
     Args:
         dout: the gradient of ``out``, of its shape and type; any layout.
-        q, k, v: as of `attention`, bfloat16, with a head_dim of 64 or 128.
+        q, k, v: as of `attention`, with a head_dim of 64 or 128.
         out, lse: what `attention` returned for them.
         dlse: the gradient of ``lse``, (batch, heads, seq_q), float32; None: 0.
         softmax_scale, causal: as they were passed to `attention`.
@@ -64,7 +61,7 @@ def attention_backward(
         The gradients of q, k and v, contiguous.
 
     Raises:
-        GradientError: there is no kernel of that head_dim or type.
+        GradientError: there is no kernel of that head_dim.
         As `attention`.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
@@ -78,20 +75,11 @@ def _check(
 ) -> None:  # fmt: skip
     attention_arguments.check(q, k, v, scale)
     checks.dtypes(q=q, dout=dout, out=out)
-    head_dim, head_dim_v = q.shape[3], v.shape[3]
-    if head_dim not in HEAD_DIMS or head_dim_v != head_dim:
-        raise GradientError(
-            f"attention has no gradients with a head_dim of {head_dim} and {head_dim_v} of v; "
-            f"there are kernels for {' and '.join(map(str, HEAD_DIMS))}, the same for v; fix: pad "
-            "with zeros and pass softmax_scale, or call it under torch.no_grad()"
-        )
-    if checks.DTYPES[q.dtype] not in DTYPES:
-        fix = "use torch.bfloat16, or call it under torch.no_grad()"
-        raise GradientError(f"attention has no gradients of {q.dtype} yet; fix: {fix}")
+    attention_arguments.derivable(q.shape[3], v.shape[3])
     rows = (q.shape[0], q.shape[2], q.shape[1])
     results = {"dout": dout, "out": out, "lse": lse, "dlse": dlse}
     for name, tensor in results.items():
-        wanted = rows if "lse" in name else (*q.shape[:3], head_dim_v)
+        wanted = rows if "lse" in name else (*q.shape[:3], v.shape[3])
         if tensor is not None and tuple(tensor.shape) != tuple(wanted):
             fix = "pass what attention returned, and its gradient"
             raise ArgumentValueError(name, f"its shape is {tuple(tensor.shape)}", f"{wanted}", fix)

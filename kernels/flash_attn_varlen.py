@@ -10,11 +10,10 @@ from torch import Tensor
 
 from schedgen.kernels import checks, keys, layouts
 from schedgen.kernels.attention_arguments import dims
-from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
+from schedgen.kernels.attention_varlen import OPERATOR, SPEC, check, room
+from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.flash_attn import one_of, require, variant_arguments
-from schedgen.kernels.variants import calling
-
-SPEC = "attention_varlen"
+from schedgen.kernels.variants import calling, gradients
 
 
 def flash_attn_varlen_func(
@@ -40,6 +39,9 @@ def flash_attn_varlen_func(
     return_lse: bool = False,
 ) -> Any:
     """softmax(q k^T softmax_scale) v of each sequence, as FlashAttention-2's function of this name.
+
+    There are gradients of q, k, v and sinks for a head_dim of 64 and 128 (docs/backward.md), with
+    the same bits in each run; they are 0 for what belongs to no sequence.
 
     Args:
         q: (total_q, heads, head_dim), the queries of all sequences, as of
@@ -70,12 +72,12 @@ def flash_attn_varlen_func(
         DeviceError: no kernel for this GPU, or no toolchain.
     """
     del deterministic, max_seqlen_k
-    require("dropout_p", dropout_p, 0.0, "there is no backward pass")
+    require("dropout_p", dropout_p, 0.0, "there is no dropout")
     require("block_table", block_table, None, "pass k and v packed")
     sink = one_of("sinks", sinks, "learnable_sink", learnable_sink)
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
     starts = (cu_seqlens_q, cu_seqlens_k)
-    _check(q, k, v, *starts, scale)
+    check(q, k, v, *starts)
     batch = len(cu_seqlens_q) - 1
     each = q.expand(batch, *q.shape)
     asked = variant_arguments(each, causal, window_size, softcap, alibi_slopes)
@@ -85,11 +87,35 @@ def flash_attn_varlen_func(
         got = f"its shape is {tuple(sink.shape)}"
         raise ArgumentValueError("sinks", got, f"({q.shape[1]},)", "pass one for each head")
     wanted = calling.asked(mask, score, aligned, sink, asked, SPEC)
-    out, lse = _computed((q, k, v), starts, max_seqlen_q, scale, wanted, sink, asked)
+    if wanted.plain:
+        out, lse = OPERATOR(q, k, v, *starts, max_seqlen_q, scale, aligned)
+    else:
+        out, lse = _variant((q, k, v), starts, max_seqlen_q, scale, wanted, sink, asked)
     if not (return_attn_probs or return_lse):
         return out
     packed = _packed(lse, cu_seqlens_q, q.shape[0])
     return (out, packed, None) if return_attn_probs else (out, packed)
+
+
+def _variant(
+    operands: tuple[Tensor, Tensor, Tensor],
+    starts: tuple[Tensor, Tensor],
+    longest: int,
+    scale: float,
+    wanted: calling.Asked,
+    sinks: Tensor | None,
+    given: calling.Given,
+) -> tuple[Tensor, Tensor]:
+    """As of `_computed`, with gradients if they are asked for."""
+    checks.number("softmax_scale", scale, positive=True)
+
+    def compute() -> tuple[Tensor, Tensor]:
+        return _computed(operands, starts, longest, scale, wanted, sinks, given)
+
+    learned = [*operands, *calling.tensors(given).values(), *([] if sinks is None else [sinks])]
+    if not (torch.is_grad_enabled() and any(x.requires_grad for x in learned)):
+        return compute()
+    return gradients.attend(compute, operands, wanted, scale, sinks, given, starts)
 
 
 def _computed(
@@ -107,9 +133,8 @@ def _computed(
     device = checks.devices(**named, sinks=sinks, **calling.tensors(given))
     batch = len(starts[0]) - 1
     if not (q.numel() and k.numel() and batch and longest):
-        lse = q.new_full((max(batch, 1), q.shape[1], max(longest, 1)), -math.inf, dtype=torch.float)
-        lse = lse if sinks is None else lse.copy_(sinks[:, None])
-        return q.new_zeros((*q.shape[:2], v.shape[2])), lse
+        out, lse = room(q, v, starts[0], longest)
+        return out.zero_(), lse.fill_(-math.inf) if sinks is None else lse.copy_(sinks[:, None])
     settings = dims(q.shape[2], v.shape[2]) | {"dtype": checks.DTYPES[q.dtype]}
     target = calling.target_of(keys.architecture(device))
     function = calling.kernel_of(wanted, target, tuple(settings.items()))
@@ -127,31 +152,3 @@ def _packed(lse: Tensor, cu_seqlens: Tensor, total: int) -> Tensor:
     sequence = sequence.clamp(max=lse.shape[0] - 1)
     inside = (at - cu_seqlens[sequence]).clamp(0, lse.shape[2] - 1)
     return lse[sequence, :, inside].T.contiguous()
-
-
-def _check(
-    q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor, scale: float
-) -> None:
-    checks.dtypes(q=q, k=k, v=v)
-    checks.number("softmax_scale", scale, positive=True)
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
-        checks.dimensions(name, tensor, 3, "(total, heads, head_dim)")
-    if v.shape[:2] != k.shape[:2]:
-        got, like = f"its shape is {tuple(v.shape)}", f"{(*k.shape[:2], v.shape[2])}, like k"
-        raise ArgumentValueError("v", got, like, "reshape v")
-    if k.shape[2] != q.shape[2]:
-        got = f"its head_dim is {k.shape[2]}"
-        raise ArgumentValueError("k", got, f"{q.shape[2]}, that of q", "make head_dim the same")
-    if not k.shape[1] or q.shape[1] % k.shape[1]:
-        got, allowed = f"it has {k.shape[1]} heads", f"a divisor of {q.shape[1]}, the heads of q"
-        raise ArgumentValueError("k", got, allowed, "repeat heads of k and v, or drop some")
-    for name, tensor in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
-        if tensor.dtype != torch.int32:
-            got, fix = f"its dtype is {tensor.dtype}", f"{name}.int()"
-            raise ArgumentTypeError(name, got, "torch.int32", fix)
-        if tensor.dim() != 1 or not tensor.numel():
-            got, fix = f"its shape is {tuple(tensor.shape)}", "begin with 0, end with the total"
-            raise ArgumentValueError(name, got, "(batch + 1,)", fix)
-    if len(cu_seqlens_q) != len(cu_seqlens_k):
-        got, allowed = f"it has {len(cu_seqlens_k)} numbers", f"{len(cu_seqlens_q)}"
-        raise ArgumentValueError("cu_seqlens_k", got, allowed, "give one for each sequence")

@@ -37,11 +37,9 @@ from schedgen.kernels import (
     split,
     styles,
 )
-from schedgen.kernels.attention_arguments import HEAD_DIMS, dims
+from schedgen.kernels.attention_arguments import GRADIENT_DIMS, HEAD_DIMS, dims
 from schedgen.kernels.attention_backward import ARCHITECTURES as DERIVED
 from schedgen.kernels.attention_backward import CONVERT, DELTA, QUERIES, UNORDERED, WHOLE
-from schedgen.kernels.attention_backward import DTYPES as DERIVED_DTYPES
-from schedgen.kernels.attention_backward import HEAD_DIMS as DERIVED_DIMS
 from schedgen.kernels.attention_backward import KEYS as KEYS_AND_VALUES
 from schedgen.kernels.attention_decode import COMBINE
 from schedgen.kernels.attention_decode import HEAD_DIMS as DECODED
@@ -117,7 +115,7 @@ def shipped() -> Iterator[Shipped]:
             settings = (*dims(128, 128).items(), ("dtype", dtype), *causal, *paged)
             yield Shipped(KVCACHE_PARTS, target, settings)
         yield Shipped(KVCACHE_COMBINE, target, (("dtype", dtype),))
-        if TARGETS[target] in DERIVED and dtype in DERIVED_DTYPES:
+        if TARGETS[target] in DERIVED:
             yield from _gradients(target, dtype)
         yield Shipped("gemm_chain", target, (("dtype", dtype),))
         arch = TARGETS[target]
@@ -168,7 +166,7 @@ def shipped() -> Iterator[Shipped]:
 def _gradients(target: str, dtype: str) -> Iterator[Shipped]:
     """Kernels of attention's gradients."""
     yield Shipped(DELTA, target, (("dtype", dtype),))
-    for head_dim, causal in product(DERIVED_DIMS, ((), (("causal", "true"),))):
+    for head_dim, causal in product(GRADIENT_DIMS, ((), (("causal", "true"),))):
         settings = (*dims(head_dim, head_dim).items(), ("dtype", dtype), *causal)
         yield Shipped(KEYS_AND_VALUES, target, settings)
         yield Shipped(QUERIES, target, settings)

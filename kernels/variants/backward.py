@@ -45,13 +45,16 @@ from schedgen.kernels.variants.reading import SCORE
 from schedgen.kernels.variants.spec import NAME, arguments, insert, put
 
 KEYS, QUERIES = "attention_bwd_kv", "attention_bwd_q"
+PACKED_KEYS, PACKED_QUERIES = "attention_varlen_bwd_kv", "attention_varlen_bwd_q"
 _OF_SCORES = "(scale * 0.6931471805599453)"
 """What gradients of products are multiplied by at the end, where scores stay: the softmax scale."""
 
 
 def of_keys(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     """The data of the spec of the gradients of keys and values."""
-    layout = Layout("keys", "queries", turned=True)
+    # what is loaded behind the queries of a packed sequence may be anything
+    bounds = ("column < seq_q",) if base.get("ragged") else ()
+    layout = Layout("keys", "queries", turned=True, bounds=bounds)
     data = _edited(base, variant, layout, first="KQ", gradient="rdS")
     if any(one["id"] == "MASK" for one in data["operations"]["body"]):
         # beside a mask there are too few registers for both, whatever head_dim is
@@ -70,7 +73,12 @@ def of_queries(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     return data
 
 
-EDITS = {KEYS: of_keys, QUERIES: of_queries}
+EDITS = {
+    KEYS: of_keys,
+    QUERIES: of_queries,
+    PACKED_KEYS: of_keys,
+    PACKED_QUERIES: of_queries,
+}
 """By the names of the specs that are edited."""
 
 
@@ -100,7 +108,8 @@ def _edited(
     put(body, "EXP", {"to": {"rS": value}})
     if factor != ONE:
         loaded = next(one for one in body if one["id"] == "LDP")
-        body.remove(loaded)
+        # DER subtracts, and GRAD sees by rS what END leaves out
+        body[:] = [one for one in body if one["id"] not in ("LDP", "DIFF", "END")]
         insert(body, loaded, before="EXP")
         _insert(data, "DER", {"rdP": f"(rdP - sDelta) * ({render(factor)})"})
         # what is not kept may have any derivative, also one that is no number

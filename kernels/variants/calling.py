@@ -19,7 +19,7 @@ from schedgen.errors import SchedgenError
 from schedgen.kernels import cache, checks
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel, function_of, kernel, target_for
-from schedgen.kernels.variants.backward import EDITS, KEYS
+from schedgen.kernels.variants.backward import EDITS, KEYS, PACKED_KEYS
 from schedgen.kernels.variants.conditions import FACTOR, Variant
 from schedgen.kernels.variants.reading import COORDINATES, SCORE, SIZES, Vector, number_name, read
 from schedgen.kernels.variants.spec import BASE, NAME, SINK, edited, opaque, order
@@ -36,7 +36,7 @@ MOST_WHOLE = 1 << 24
 SMALLER = (96, 80, 64, 48, 32)
 """Sizes of an iteration that are tried, one after the other, where a kernel has too few registers
 with that of its spec."""
-WALKED = {KEYS: "queries"}
+WALKED = {KEYS: "queries", PACKED_KEYS: "queries"}
 """Parameters for how many columns an iteration has, by spec; of others it is ``keys``."""
 _RESERVED = {*COORDINATES, *SIZES, SCORE}
 Given = Mapping[str, Tensor | int | float]

@@ -18,15 +18,18 @@ from torch.autograd import Function
 
 from schedgen.errors import SchedgenError
 from schedgen.expressions import ExpressionError
-from schedgen.kernels import checks, keys
-from schedgen.kernels.attention_arguments import GRADIENT_DIMS, dims
+from schedgen.kernels import attention_varlen, checks, keys
+from schedgen.kernels.attention_arguments import derivable, dims
 from schedgen.kernels.errors import GradientError, KernelError
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.variants import calling
-from schedgen.kernels.variants.backward import KEYS, QUERIES
+from schedgen.kernels.variants.backward import KEYS, PACKED_KEYS, PACKED_QUERIES, QUERIES
 from schedgen.kernels.variants.errors import VariantError
 
 DELTA = "attention_bwd_delta"
+SPECS = DELTA, KEYS, QUERIES
+PACKED = attention_varlen.DELTA, PACKED_KEYS, PACKED_QUERIES
+"""Specs of row sums, and of gradients: of batches, and of packed sequences."""
 Results = tuple[Tensor, Tensor]
 
 
@@ -40,6 +43,7 @@ class Call:
         scale: the softmax scale.
         given: numbers that its expressions name.
         names: tensors that these name, in the order in which they are passed.
+        starts: where the queries and the keys of packed sequences begin; None: there are batches.
     """
 
     compute: Callable[[], Results]
@@ -47,6 +51,7 @@ class Call:
     scale: float
     given: Mapping[str, int | float]
     names: tuple[str, ...]
+    starts: tuple[Tensor, Tensor] | None
 
 
 def attend(
@@ -56,11 +61,15 @@ def attend(
     scale: float,
     sinks: Tensor | None,
     given: calling.Given,
+    starts: tuple[Tensor, Tensor] | None = None,
 ) -> Results:
-    """What ``compute`` returns for q, k and v, with gradients of these and of ``sinks``."""
+    """What ``compute`` returns for q, k and v, with gradients of these and of ``sinks``.
+
+    ``starts`` say where the queries and the keys of packed sequences begin.
+    """
     tensors = calling.tensors(given)
     numbers = {name: value for name, value in given.items() if not isinstance(value, Tensor)}
-    call = Call(compute, wanted, scale, numbers, tuple(tensors))
+    call = Call(compute, wanted, scale, numbers, tuple(tensors), starts)
     applied: Callable[..., Any] = _Attention.apply  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return applied(call, *operands, sinks, *tensors.values())
 
@@ -99,8 +108,10 @@ class _Gradients(Function):
         del ctx
         dout, dlse, q, k, v, sinks, out, lse, *tensors = given
         named = {**call.given, **dict(zip(call.names, tensors, strict=True))}
-        results = out, lse
-        return backward(dout, (q, k, v), results, dlse, call.wanted, call.scale, sinks, named)
+        results, by = (out, lse), (call.wanted, call.scale, sinks, named)
+        if call.starts is not None:
+            return of_packed(dout, (q, k, v), results, dlse, *by, call.starts)
+        return backward(dout, (q, k, v), results, dlse, *by)
 
     @staticmethod
     def backward(ctx: Any, *_: Tensor | None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -150,6 +161,40 @@ def backward(
     return dq, dk, dv, None if sinks is None else _of_sinks(sinks, lse, delta)
 
 
+def of_packed(
+    dout: Tensor,
+    operands: tuple[Tensor, Tensor, Tensor],
+    results: Results,
+    dlse: Tensor | None,
+    wanted: calling.Asked,
+    scale: float,
+    sinks: Tensor | None,
+    given: calling.Given,
+    starts: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """The same for packed sequences, which begin at ``starts`` in q, (total_q, heads, head_dim),
+    and in k and v. Logarithms of sums have room for the longest sequence.
+    """
+    (q, k, v), (out, lse) = operands, results
+    found, batch = attention_varlen.room_for_gradients(q, k, v), len(starts[0]) - 1
+    if not (q.numel() and k.numel() and batch):
+        nothing = None if sinks is None else torch.zeros_like(sinks)
+        return *attention_varlen.of_shared(k, found), nothing
+    named = {"cu_seqlens_q": starts[0].contiguous(), "cu_seqlens_k": starts[1].contiguous()}
+    read = {"q": q, "k": k, "v": v, "do": dout, "o": out, "lse": lse, **named}
+    sizes = {"head": q.shape[1], "batch": batch}
+    passed = calling.expressed(wanted, sizes, q, scale, None, given)
+    made = _kernels(q, v, wanted, PACKED)
+    delta = attention_varlen.compute(made, read, dlse, passed, found)
+    dsinks = None
+    if sinks is not None:
+        lengths = starts[0][1:] - starts[0][:-1]
+        inside = torch.arange(lse.shape[2], device=lse.device) < lengths[:, None]
+        delta = delta.masked_fill(~inside[:, None], 0.0)
+        dsinks = _of_sinks(sinks, lse.masked_fill(~inside[:, None], 0.0), delta)
+    return *attention_varlen.of_shared(k, found), dsinks
+
+
 def _of_sinks(sinks: Tensor, lse: Tensor, delta: Tensor) -> Tensor:
     """A sink takes its share of each row, which has no value."""
     share = (sinks.float()[:, None] - lse).exp().nan_to_num(0.0)  # -inf of both: no share
@@ -157,26 +202,22 @@ def _of_sinks(sinks: Tensor, lse: Tensor, delta: Tensor) -> Tensor:
 
 
 def _kernels(
-    q: Tensor, v: Tensor, wanted: calling.Asked
+    q: Tensor, v: Tensor, wanted: calling.Asked, specs: tuple[str, str, str] = SPECS
 ) -> tuple[SpecKernel, SpecKernel, SpecKernel]:
     """Of row sums, of the gradients of keys and values, and of that of queries."""
-    head_dim, head_dim_v = q.shape[3], v.shape[3]
-    if head_dim not in GRADIENT_DIMS or head_dim_v != head_dim:
-        raise GradientError(
-            f"attention has no gradients with a head_dim of {head_dim} and {head_dim_v} of v; "
-            f"there are kernels for {' and '.join(map(str, GRADIENT_DIMS))}, the same for v; fix: "
-            "pad with zeros and pass softmax_scale, or call it under torch.no_grad()"
-        )
+    head_dim, head_dim_v = q.shape[-1], v.shape[-1]
+    derivable(head_dim, head_dim_v)
     target = calling.target_of(keys.architecture(q.device))
     dtype = {"dtype": checks.DTYPES[q.dtype]}
     settings = tuple((dims(head_dim, head_dim_v) | dtype).items())
     # sinks are in the logarithms of sums, and lists say nothing that masks do not
     plain = replace(wanted, sinks=False, blocks=False)
-    of_sums = calling.Asked(None, None, False, False, (), DELTA)
+    delta, of_keys, of_queries = specs
+    of_sums = calling.Asked(None, None, False, False, (), delta)
     return (
         _kernel(of_sums, target, tuple(dtype.items())),
-        _kernel(replace(plain, base=KEYS), target, settings),
-        _kernel(replace(plain, base=QUERIES), target, settings),
+        _kernel(replace(plain, base=of_keys), target, settings),
+        _kernel(replace(plain, base=of_queries), target, settings),
     )
 
 

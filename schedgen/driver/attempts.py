@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from schedgen.conform.overlap import Overlap
 from schedgen.driver.pricing import cycles_of
-from schedgen.driver.variations import Variation
+from schedgen.driver.variations import HASTY, Variation
 
 if TYPE_CHECKING:
     from schedgen.codegen.report import Report
@@ -76,23 +76,24 @@ def best(attempts: Sequence[Attempt]) -> int | None:
     """Which of ``attempts`` is to be taken; None if none is usable.
 
     The one with the fewest cycles by its machine code, if those of all are known. Of equal ones,
-    and if not, the one that loses least of what the first of them has beside products in its PTX,
-    so that one which plans less does not win by that; of those the one with the fewest instructions
-    in loops with products; of those the first. Where roles share instructions there are fewer
-    loops, so work beside products is compared by the loop. One that cannot be compared comes behind
-    all that can.
+    and if not, one without words of `HASTY`; of those the one that loses least of what the first of
+    them has beside products in its PTX, so that one which plans less does not win by that; of those
+    the one with the fewest instructions in loops with products; of those the first. Where roles
+    share instructions there are fewer loops, so work beside products is compared by the loop. One
+    that cannot be compared comes behind all that can.
     """
     usable = _fastest([n for n, one in enumerate(attempts) if one.usable], attempts)
     known = [one.overlap for one in attempts if one.overlap is not None and not one.overlap.unknown]
     planned = _by_loop(known[0].cycles, known[0]) if known else Fraction(0)
 
-    def rank(number: int) -> tuple[bool, Fraction, int, int]:
-        found = attempts[number].overlap
+    def rank(number: int) -> tuple[int, bool, Fraction, int, int]:
+        found, words = attempts[number].overlap, attempts[number].variation.style.words
+        hasty = len(set(words).intersection(HASTY))
         if found is None or found.unknown:
-            return True, Fraction(0), 0, number
+            return hasty, True, Fraction(0), 0, number
         lost = max(Fraction(0), planned - _by_loop(found.cycles - found.lost_cycles, found))
         lost = Fraction(0) if lost * _SLACK <= planned else lost
-        return False, lost, found.instructions, number
+        return hasty, False, lost, found.instructions, number
 
     return min(usable, key=rank, default=None)
 

@@ -84,9 +84,9 @@ def sharing(one: Variation) -> Variation:
     return replace(one, style=replace(one.style, shared=True))
 
 
-HASTY = ("prompt", "straight")
-"""Words of a style that only what machine code takes can decide on, in the order in which they are
-tried."""
+HASTY = ("prompt",)
+"""Words of a style that only what machine code takes can decide on. ``straight`` is none of them:
+machine code does not say where accesses have bank conflicts."""
 
 
 def hastened(one: Variation, word: str) -> Variation:

@@ -87,3 +87,22 @@ def test_attention_of_lengths(
     outcome = emulate(text, kernel, arch, extents=extents, policy=policy())
     assert outcome.correct, outcome.errors
     assert outcome.clean, outcome.report.text
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("target", ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("spec", "causal"),
+    [("delta", ""), ("kv", "false"), ("kv", "true"), ("q", "false"), ("q", "true")],
+)
+def test_gradients_of_lengths(target: str, spec: str, causal: str) -> None:
+    """The same lengths, with keys that two heads share."""
+    name = f"attention_varlen_bwd_{spec}"
+    settings = {"head_dim": "64", "causal": causal} if causal else {}
+    _, kernel = solved(name, target, **settings)
+    extents = {"seq_q": 260, "heads": 2} | ({"seq_k": 200} if causal else {})
+    text, policy = text_of(name, target, **settings), Adversarial(2)
+    outcome = emulate(text, kernel, ARCHITECTURES[target], extents=extents, policy=policy)
+    assert outcome.correct, outcome.errors
+    assert outcome.clean, outcome.report.text

@@ -26,7 +26,7 @@ def seed() -> None:
 def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels for Hopper run in the emulator, with the race checker."""
     from schedgen.driver.emulating import launched
-    from schedgen.kernels import of_file
+    from schedgen.kernels import layouts, of_file
 
     class Launcher:
         def __init__(self, path: Any, device: torch.device) -> None:
@@ -34,7 +34,8 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
             self.text = path.read_text("utf-8")
 
         def launch(self, tensors: Any, scalars: Any) -> None:
-            report = launched(self.text, "sm_90a", tensors, scalars)
+            views = [t.detach().as_strided(t.shape, (*layouts.strides(t), 1)) for t in tensors]
+            report = launched(self.text, "sm_90a", views, scalars)
             assert not report.errors, report.text
 
     monkeypatch.setattr(of_file, "launcher", Launcher)

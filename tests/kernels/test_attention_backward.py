@@ -37,13 +37,19 @@ def near(found: Tensor, wanted: Tensor) -> bool:
     return bool((found.double() - wanted).abs().max() <= 1e-2 * max(1.0, wanted.abs().max()))
 
 
+TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
     "shape",
     [(1, 8, 8, 1, 1), (2, 5, 9, 4, 2), (1, 4, 3, 4, 1), (1, 7, 7, 2, 2, 128), (1, 1, 7, 2, 1)],
 )
-def test_gradients_are_those_of_float64(launches: list[str], shape: Shape, causal: bool) -> None:
-    q, k, v = (x.requires_grad_() for x in operands(*shape))  # type: ignore[arg-type]
+def test_gradients_are_those_of_float64(
+    launches: list[str], shape: Shape, causal: bool, dtype: str
+) -> None:
+    q, k, v = (x.to(TYPES[dtype]).requires_grad_() for x in operands(*shape))  # type: ignore[arg-type]
     out = attention(q, k, v, causal=causal)
     dout = torch.randn(out.shape).to(out.dtype)
     found = torch.autograd.grad(out, (q, k, v), dout)
@@ -52,23 +58,26 @@ def test_gradients_are_those_of_float64(launches: list[str], shape: Shape, causa
         assert near(mine, its)
         assert mine.dtype == operand.dtype
         assert mine.shape == operand.shape
-    end = f"_head_dim{q.shape[3]}_bf16" + "_causal" * causal + ".py"
+    end = f"_head_dim{q.shape[3]}_{dtype}" + "_causal" * causal + ".py"
     kernels = [f"attention_bwd_{name}_sm_90a" for name in ("kv", "q")]
-    names = ["attention_bwd_delta_sm_90a_bf16.py", *(name + end for name in kernels)]
+    names = [f"attention_bwd_delta_sm_90a_{dtype}.py", *(name + end for name in kernels)]
     assert launches[1:] == names
 
 
+@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("shape", [(2, 5, 9, 4, 2), (1, 7, 7, 2, 2, 128), (1, 7, 4, 2, 1)])
-def test_gradients_in_any_order(launches: list[str], shape: Shape, causal: bool) -> None:
+def test_gradients_in_any_order(
+    launches: list[str], shape: Shape, causal: bool, dtype: str
+) -> None:
     """By one kernel that adds to what has to be zeros, and one that rounds."""
-    q, k, v = (x.requires_grad_() for x in operands(*shape))  # type: ignore[arg-type]
+    q, k, v = (x.to(TYPES[dtype]).requires_grad_() for x in operands(*shape))  # type: ignore[arg-type]
     out = attention(q, k, v, causal=causal, deterministic=False)
     dout = torch.randn(out.shape).to(out.dtype)
     found = torch.autograd.grad(out, (q, k, v), dout)
     assert all(map(near, found, derived(q, k, v, q.shape[3] ** -0.5, causal, dout, None)))
-    end = f"_head_dim{q.shape[3]}_bf16" + "_causal" * causal + ".py"
-    names = ["delta_sm_90a_bf16.py", f"sm_90a{end}", "convert_sm_90a_bf16.py"]
+    end = f"_head_dim{q.shape[3]}_{dtype}" + "_causal" * causal + ".py"
+    names = [f"delta_sm_90a_{dtype}.py", f"sm_90a{end}", f"convert_sm_90a_{dtype}.py"]
     assert launches[1:] == [f"attention_bwd_{name}" for name in names]
 
 
@@ -174,9 +183,6 @@ def test_refused(launches: list[str]) -> None:
     out = attention(q, k, v)
     with pytest.raises(GradientError, match=r"head_dim of 96 .* kernels for 64 and 128"):
         out.sum().backward()
-    q, k, v = (x.half().requires_grad_() for x in operands(1, 8, 8, 1, 1))
-    with pytest.raises(GradientError, match=r"no gradients of torch\.float16 yet"):
-        attention(q, k, v).sum().backward()
     q, k, v = operands(1, 8, 8, 1, 1)
     out, lse = attention(q, k, v, return_lse=True)
     with pytest.raises(ArgumentValueError, match="dout: its shape is"):
@@ -189,9 +195,10 @@ def test_refused(launches: list[str]) -> None:
         attention_backward(out, q, k, v, out, lse, dlse=lse.double())
 
 
-def test_checks_of_torch(launches: list[str]) -> None:
+@pytest.mark.parametrize("dtype", TYPES.values())
+def test_checks_of_torch(launches: list[str], dtype: torch.dtype) -> None:
     """By the stand-in, sums have the same bits in any order, too."""
-    q, k, v = operands(1, 8, 12, 2, 1)
+    q, k, v = (x.to(dtype) for x in operands(1, 8, 12, 2, 1))
     out, lse = attention(q, k, v, return_lse=True)
     arguments = (torch.ones_like(out), q, k, v, out, lse, None, 1 / math.sqrt(64), False)
     torch.library.opcheck(torch.ops.schedgen.attention_bwd.default, arguments)

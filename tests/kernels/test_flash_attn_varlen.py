@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from schedgen.kernels import flash_attn_varlen, flash_attn_varlen_func
+from schedgen.kernels import attention_varlen, flash_attn_varlen_func
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.variants import calling
+from tests.kernels.test_attention_backward import near
 
 LENGTHS_Q, LENGTHS_K = (5, 0, 70, 9), (3, 8, 100, 0)
 HEADS, DIM = 4, 64
@@ -48,23 +50,56 @@ def wanted(causal: bool) -> tuple[Tensor, Tensor]:
     return out, lse
 
 
+def derived(
+    given: tuple[Tensor, Tensor, Tensor],
+    scale: float,
+    causal: bool,
+    dout: Tensor,
+    dlse: Tensor | None,
+) -> tuple[Tensor, ...]:
+    """By torch, in float64, sequence by sequence; ``dlse`` is packed."""
+    leaves = [x.detach().double().requires_grad_() for x in given]
+    q, k, v = leaves
+    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
+    total = (q * 0).sum() + (k * 0).sum() + (v * 0).sum()
+    begin = begin_k = 0
+    for m, n in zip(LENGTHS_Q, LENGTHS_K, strict=True):
+        mine = q[begin : begin + m]
+        its, values = (x[begin_k : begin_k + n] for x in (k, v))
+        scores = torch.einsum("qhd,khd->hqk", mine, its) * scale
+        if causal:
+            seen = torch.ones(m, n, dtype=torch.bool).tril(n - m)
+            scores = scores.masked_fill(~seen, -math.inf)
+        blind = m if not n else max(m - n, 0) if causal else 0
+        scores = scores[:, blind:]
+        at = begin + m - scores.shape[1]
+        begin, begin_k = begin + m, begin_k + n
+        out = torch.einsum("hqk,khd->qhd", scores.softmax(-1), values)
+        total = total + (out * dout[at:begin].double()).sum()
+        if dlse is not None:
+            total = total + (scores.logsumexp(-1) * dlse[:, at:begin].double()).sum()
+    return torch.autograd.grad(total, leaves)
+
+
 def test_what_a_kernel_gets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Padded logarithms of sums are packed without a look at lengths."""
+    names = ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "o", "lse", "scale")
     seen: dict[str, Any] = {}
 
     class Function:
-        free = ("batch", "seq_q")
+        facts = SimpleNamespace(parameters=[SimpleNamespace(name=name) for name in names])
 
-        def __call__(self, **given: Any) -> tuple[Tensor, Tensor]:
-            seen.update(given)
+        def store(self, *arguments: Any) -> None:
+            seen.update(zip(names, arguments, strict=True))
             rows = torch.arange(70.0).expand(4, HEADS, 70)
-            return given["q"], rows + 100 * torch.arange(4.0)[:, None, None]
+            seen["lse"].copy_(rows + 100 * torch.arange(4.0)[:, None, None])
 
     monkeypatch.setattr("schedgen.kernels.checks.devices", lambda **_: torch.device("cpu"))  # pyright: ignore
     monkeypatch.setattr("schedgen.kernels.keys.architecture", lambda _: "sm_90a")  # pyright: ignore
     monkeypatch.setattr(calling, "kernel_of", lambda *_: Function())  # pyright: ignore
     _, lse = flash_attn_varlen_func(*operands(), 70, 100, causal=True, return_lse=True)
-    assert (seen["batch"], seen["seq_q"]) == (4, 70)
+    assert seen["lse"].shape == (4, HEADS, 70)
+    assert seen["lse"].stride() == (HEADS * 72, 72, 1)  # rows of multiples of 16 bytes
     assert lse.shape == (HEADS, sum(LENGTHS_Q))
     expected = [100 * n + i for n, length in enumerate(LENGTHS_Q) for i in range(length)]
     assert lse[1].tolist() == expected
@@ -93,7 +128,7 @@ def test_one_kernel_for_all_windows(monkeypatch: pytest.MonkeyPatch) -> None:
         given: Any = {"window_size": window, "softcap": cap, "alibi_slopes": torch.rand(4, HEADS)}
         flash_attn_varlen_func(*operands(), 70, 100, **given)
     assert asked[0] == asked[1]
-    assert asked[0][0].base == flash_attn_varlen.SPEC
+    assert asked[0][0].base == attention_varlen.SPEC
     data: Any = calling.spec_of(asked[0][0]).source.data
     assert data["ragged"]["seq_k"]["starts"] == "cu_seqlens_k"
 
@@ -138,3 +173,22 @@ def test_in_the_emulator(causal: bool) -> None:
     result, sums = wanted(causal)
     assert torch.allclose(out.double(), result, atol=2e-2)
     assert torch.allclose(lse.double(), sums, atol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.usefixtures("emulated")
+def test_gradients_in_the_emulator(causal: bool) -> None:
+    """On Hopper, from the forward pass to the last kernel, with the race checker; also through
+    logarithms of sums.
+    """
+    q, k, v, begin_q, begin_k = operands()
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    both = flash_attn_varlen_func(
+        q, k, v, begin_q, begin_k, 70, 100, causal=causal, return_lse=True
+    )
+    seen = torch.isfinite(both[1])
+    given = torch.randn(both[0].shape).bfloat16(), torch.randn(seen.shape) * seen
+    found = torch.autograd.grad(both, leaves, given)
+    assert all(map(near, found, derived((q, k, v), 1 / 8, causal, *given)))

@@ -118,9 +118,10 @@ def test_attention(arch: str, shape: tuple[int, ...], causal: bool) -> None:
         ((1, 260, 70, 1, 1, 128), False),
     ],
 )
-def test_gradients(arch: str, shape: tuple[int, ...], causal: bool) -> None:
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients(arch: str, shape: tuple[int, ...], causal: bool, dtype: torch.dtype) -> None:
     """Through the kernel of the forward pass and the three behind it."""
-    q, k, v = (x.requires_grad_() for x in operands(*shape))
+    q, k, v = (x.to(dtype).requires_grad_() for x in operands(*shape))
     out = attention(q, k, v, causal=causal)
     dout = torch.randn(out.shape).to(out.dtype)
     found = torch.autograd.grad(out, (q, k, v), dout)
@@ -137,9 +138,12 @@ def test_gradients(arch: str, shape: tuple[int, ...], causal: bool) -> None:
         ((1, 260, 70, 1, 1, 128), False),
     ],
 )
-def test_gradients_in_any_order(arch: str, shape: tuple[int, ...], causal: bool) -> None:
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients_in_any_order(
+    arch: str, shape: tuple[int, ...], causal: bool, dtype: torch.dtype
+) -> None:
     """Those of queries are sums of what tiles of keys add, where there is a kernel for that."""
-    q, k, v = (x.requires_grad_() for x in operands(*shape))
+    q, k, v = (x.to(dtype).requires_grad_() for x in operands(*shape))
     out = attention(q, k, v, causal=causal, deterministic=False)
     dout = torch.randn(out.shape).to(out.dtype)
     found = torch.autograd.grad(out, (q, k, v), dout)

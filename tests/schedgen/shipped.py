@@ -8,7 +8,7 @@ import pytest
 
 from schedgen.spec.reader import read_spec, shipped_specs
 
-LONG = {("attention_bwd_kv", "h200")}
+LONG = {("attention_bwd_kv", "h200"), ("attention_varlen_bwd_kv", "h200")}
 """Those whose solver takes 10 s and more; tests that solve them are slow."""
 
 

@@ -128,3 +128,27 @@ def test_packed_sequences() -> None:
     bias = -torch.tensor([0.25, 0.5])[:, None, None] * apart.abs()
     bias = bias.masked_fill(~(same & (apart <= 40) & (apart >= -5)), -math.inf)
     assert_right((out[None], lse[None]), (q, k, v), bias, sinks)
+
+
+def test_gradients_of_packed_sequences() -> None:
+    """Of windows and sinks, of sequences with several lengths, also through logarithms of sums."""
+    begin_q, begin_k = (
+        torch.tensor([0, *ends]).int() for ends in ((150, 200, 200), (170, 170, 290))
+    )
+    leaves = [x[0].requires_grad_() for x in operands()]
+    leaves.append(torch.tensor([0.5, -1.0]).requires_grad_())
+    q, k, v, sinks = leaves
+    found = flash_attn_varlen_func(
+        q, k, v, begin_q, begin_k, 150, 170, window_size=(40, 5), sinks=sinks, return_lse=True
+    )
+    given = torch.randn(found[0].shape).bfloat16(), torch.randn(found[1].shape)
+    mine = torch.autograd.grad(found, leaves, given)
+    exact = [x.detach().double().requires_grad_() for x in leaves]
+    apart = ROW + 20 - COLUMN
+    kept = (ROW < 150) & (COLUMN < 170) & (apart <= 40) & (apart >= -5)
+    q, k, v = (x.transpose(0, 1) for x in exact[:3])
+    scores = (q @ k.mT / 8).masked_fill(~kept, -math.inf)
+    sums = torch.logaddexp(scores.logsumexp(2), exact[3][:, None])
+    result = ((scores - sums[..., None]).exp() @ v).transpose(0, 1)
+    total = (result * given[0].double()).sum() + (sums * given[1].double()).sum()
+    assert_near(mine, torch.autograd.grad(total, exact))

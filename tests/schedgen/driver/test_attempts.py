@@ -37,6 +37,10 @@ def timed(cycles: float | None, lost: int) -> Attempt:
     return replace(attempt(overlap(100, lost)), cycles=cycles)
 
 
+def hasty(one: Attempt) -> Attempt:
+    return replace(one, variation=Variation(style=Style(prompt=True)))
+
+
 SPILLS = attempt(None, local_bytes=8)
 DIFFERS = replace(attempt(overlap(100, 0)), differences=("another",))
 
@@ -61,6 +65,8 @@ DIFFERS = replace(attempt(overlap(100, 0)), differences=("another",))
         ([timed(1000, 50), timed(995, 0)], 1),
         ([timed(1000, 0), timed(995, 50)], 0),
         ([timed(None, 0), timed(900, 50)], 0),
+        ([timed(1000, 0), hasty(timed(991, 0))], 0),
+        ([timed(1000, 0), hasty(timed(989, 0))], 1),
         ([replace(timed(800, 0), differences=("another",)), timed(900, 50)], 1),
         # What cannot be compared comes last.
         ([attempt(None), attempt(None)], 0),

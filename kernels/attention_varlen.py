@@ -1,0 +1,244 @@
+"""Attention of packed sequences and its gradients: ``torch.ops.schedgen.attention_varlen_fwd``.
+
+    out, lse = OPERATOR(q, k, v, cu_seqlens_q, cu_seqlens_k, longest, scale, causal)
+
+`flash_attn_varlen_func` calls it where no variant is asked for. Kernels are made on first use.
+Gradients are those of `schedgen.kernels.attention_backward`, by three kernels of which each has
+ragged extents; no sum goes across CTAs, so the same arguments give the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from schedgen.kernels import checks, keys, layouts
+from schedgen.kernels.attention_arguments import derivable, dims
+from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
+from schedgen.kernels.of_spec import SpecKernel
+from schedgen.kernels.operators import Operator
+from schedgen.kernels.variants import calling
+from schedgen.kernels.variants.backward import PACKED_KEYS, PACKED_QUERIES
+
+SPEC = "attention_varlen"
+DELTA = "attention_varlen_bwd_delta"
+_ROUND = 4
+"""Elements of lse in 16 bytes, which rows of a bulk copy are multiples of."""
+
+
+def check(q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor) -> None:
+    """Raises ArgumentValueError or ArgumentTypeError: operands do not fit together."""
+    checks.dtypes(q=q, k=k, v=v)
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        checks.dimensions(name, tensor, 3, "(total, heads, head_dim)")
+    if v.shape[:2] != k.shape[:2]:
+        got, like = f"its shape is {tuple(v.shape)}", f"{(*k.shape[:2], v.shape[2])}, like k"
+        raise ArgumentValueError("v", got, like, "reshape v")
+    if k.shape[2] != q.shape[2]:
+        got = f"its head_dim is {k.shape[2]}"
+        raise ArgumentValueError("k", got, f"{q.shape[2]}, that of q", "make head_dim the same")
+    if not k.shape[1] or q.shape[1] % k.shape[1]:
+        got, allowed = f"it has {k.shape[1]} heads", f"a divisor of {q.shape[1]}, the heads of q"
+        raise ArgumentValueError("k", got, allowed, "repeat heads of k and v, or drop some")
+    for name, tensor in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
+        if tensor.dtype != torch.int32:
+            got, fix = f"its dtype is {tensor.dtype}", f"{name}.int()"
+            raise ArgumentTypeError(name, got, "torch.int32", fix)
+        if tensor.dim() != 1 or not tensor.numel():
+            got, fix = f"its shape is {tuple(tensor.shape)}", "begin with 0, end with the total"
+            raise ArgumentValueError(name, got, "(batch + 1,)", fix)
+    if len(cu_seqlens_q) != len(cu_seqlens_k):
+        got, allowed = f"it has {len(cu_seqlens_k)} numbers", f"{len(cu_seqlens_q)}"
+        raise ArgumentValueError("cu_seqlens_k", got, allowed, "give one for each sequence")
+
+
+def room(q: Tensor, v: Tensor, cu_seqlens_q: Tensor, longest: int) -> tuple[Tensor, Tensor]:
+    """Room for the output (total_q, heads, head_dim_v), and for logarithms of sums, (batch, heads,
+    longest) in float32 with at least one element along each, whose rows begin at multiples of 16
+    bytes.
+    """
+    (total, heads, _), batch = q.shape, max(cu_seqlens_q.shape[0] - 1, 1)
+    columns = max(longest, 1)
+    row = (columns + _ROUND - 1) // _ROUND * _ROUND
+    strides = (heads * row, row, 1)
+    lse = q.new_empty_strided((batch, heads, columns), strides, dtype=torch.float32)
+    return q.new_empty((total, heads, v.shape[2])), lse
+
+
+def _kernel(
+    base: str, device: torch.device, settings: dict[str, str], *, causal: bool = False
+) -> SpecKernel:
+    target = calling.target_of(keys.architecture(device))
+    wanted = calling.Asked(None, None, causal, False, (), base)
+    return calling.kernel_of(wanted, target, tuple(settings.items()))
+
+
+def _store(function: SpecKernel, **given: Tensor | float) -> None:
+    """Has a kernel write its results, which are among ``given``."""
+    function.store(*(given[parameter.name] for parameter in function.facts.parameters))
+
+
+def _fake(
+    q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor, longest: int,
+    scale: float, causal: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    del causal
+    check(q, k, v, cu_seqlens_q, cu_seqlens_k)
+    checks.number("softmax_scale", scale, positive=True)
+    return room(q, v, cu_seqlens_q, longest)
+
+
+def _forward(
+    q: Tensor, k: Tensor, v: Tensor, cu_seqlens_q: Tensor, cu_seqlens_k: Tensor, longest: int,
+    scale: float, causal: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    check(q, k, v, cu_seqlens_q, cu_seqlens_k)
+    checks.number("softmax_scale", scale, positive=True)
+    starts = {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
+    device = checks.devices(q=q, k=k, v=v, **starts)
+    out, lse = room(q, v, cu_seqlens_q, longest)
+    if not (q.numel() and k.numel() and len(cu_seqlens_q) > 1 and longest):
+        return out.zero_(), lse.fill_(-math.inf)
+    settings = dims(q.shape[2], v.shape[2]) | {"dtype": checks.DTYPES[q.dtype]}
+    function = _kernel(SPEC, device, settings, causal=causal)
+    given = {"q": q, "k": k, "v": v, **starts}
+    given = {name: layouts.accessible(tensor) for name, tensor in given.items()}
+    _store(function, **given, o=out, lse=lse, scale=scale * calling.LOG2_E)
+    return out, lse
+
+
+def _check_gradients(
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor, dlse: Tensor | None, scale: float,
+) -> None:  # fmt: skip
+    check(q, k, v, cu_seqlens_q, cu_seqlens_k)
+    checks.number("softmax_scale", scale, positive=True)
+    checks.dtypes(q=q, dout=dout, out=out)
+    derivable(q.shape[2], v.shape[2])
+    checks.dimensions("lse", lse, 3, "(batch, heads, longest)")
+    rows = max(cu_seqlens_q.shape[0] - 1, 1), q.shape[1], lse.shape[2]
+    for name, tensor in {"dout": dout, "out": out, "lse": lse, "dlse": dlse}.items():
+        wanted = rows if "lse" in name else (*q.shape[:2], v.shape[2])
+        if tensor is not None and tuple(tensor.shape) != tuple(wanted):
+            fix = "pass what the forward pass returned, and its gradient"
+            raise ArgumentValueError(name, f"its shape is {tuple(tensor.shape)}", f"{wanted}", fix)
+        if tensor is not None and "lse" in name and tensor.dtype != torch.float32:
+            got, fix = f"its dtype is {tensor.dtype}", f"{name}.float()"
+            raise ArgumentTypeError(name, got, "torch.float32", fix)
+
+
+def _fake_gradients(
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor, dlse: Tensor | None, scale: float, causal: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    del causal
+    _check_gradients(dout, q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, dlse, scale)
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+
+
+def _backward(
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor, dlse: Tensor | None, scale: float, causal: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    _check_gradients(dout, q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, dlse, scale)
+    starts = {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
+    device = checks.devices(dout=dout, q=q, k=k, v=v, out=out, lse=lse, dlse=dlse, **starts)
+    results = room_for_gradients(q, k, v)
+    if q.numel() and k.numel() and len(cu_seqlens_q) > 1:
+        dtype = {"dtype": checks.DTYPES[q.dtype]}
+        settings = dims(q.shape[2], v.shape[2]) | dtype
+        each = (
+            _kernel(one, device, settings, causal=causal) for one in (PACKED_KEYS, PACKED_QUERIES)
+        )
+        given = {"q": q, "k": k, "v": v, "do": dout, "o": out, "lse": lse, **starts}
+        passed = {"scale": scale * calling.LOG2_E}
+        compute((_kernel(DELTA, device, dtype), *each), given, dlse, passed, results)
+    return of_shared(k, results)
+
+
+def room_for_gradients(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Zeros for the gradients of q, and of k and v for each head of q: elements that belong to no
+    sequence stay 0.
+    """
+    of_heads = (x.new_empty((x.shape[0], q.shape[1], x.shape[2])) for x in (k, v))
+    dq, dk, dv = (x.zero_() for x in (q.new_empty(q.shape), *of_heads))
+    return dq, dk, dv
+
+
+def of_shared(k: Tensor, results: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of q, k and v, for those of k and v for each head of q."""
+    dq, dk, dv = results
+    if dk.shape[1] != k.shape[1]:  # in float32, rounded once
+        dk, dv = (x.view(*k.shape[:2], -1, x.shape[2]).sum(2) for x in (dk, dv))
+    return dq, dk, dv
+
+
+def compute(
+    kernels: tuple[SpecKernel, ...],
+    given: dict[str, Tensor],
+    dlse: Tensor | None,
+    passed: Mapping[str, Tensor | float],
+    results: tuple[Tensor, Tensor, Tensor],
+) -> Tensor:
+    """Has gradients of q, and of k and v for each head of q, written into ``results``.
+
+    Args:
+        kernels: of row sums, of the gradients of keys and values, and of that of queries.
+        given: what all of them read, by the names of the specs.
+        passed: what the last two are given beside that.
+
+    Returns:
+        The row sums of dout * out less ``dlse``, (batch, heads, longest).
+    """
+    given = {name: layouts.accessible(tensor) for name, tensor in given.items()}
+    of_sums, of_keys, of_queries = kernels
+    dq, dk, dv = results
+    lse = given["lse"]
+    delta, lse2 = (layouts.room(lse, lse.shape) for _ in range(2))
+    _store(of_sums, **given, delta=delta, lse2=lse2)
+    if dlse is not None:
+        delta -= dlse  # the gradient of a score is p * (dp - delta + dlse)
+    both = {**given, "lse": lse2, "delta": delta, **passed}
+    _store(of_keys, **both, dk=dk, dv=dv)
+    _store(of_queries, **both, dq=dq)
+    return delta
+
+
+_STARTS = "Tensor cu_seqlens_q, Tensor cu_seqlens_k"
+OPERATOR = Operator(
+    f"attention_varlen_fwd(Tensor q, Tensor k, Tensor v, {_STARTS}, SymInt longest,"
+    " float softmax_scale, bool causal) -> (Tensor out, Tensor lse)",
+    _forward,
+    _fake,
+)
+"""The output, and logarithms of sums (batch, heads, longest), which hold anything behind the end of
+a sequence."""
+GRADIENTS = Operator(
+    "attention_varlen_bwd(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse,"
+    f" {_STARTS}, Tensor? dlse, float softmax_scale, bool causal)"
+    " -> (Tensor dq, Tensor dk, Tensor dv)",
+    _backward,
+    _fake_gradients,
+)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    q, k, v, *starts, _, ctx.scale, ctx.causal = inputs
+    ctx.save_for_backward(q, k, v, *output, *starts)
+    ctx.set_materialize_grads(False)
+
+
+def _gradients(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Tensor | None, ...]:
+    q, k, v, out, lse, *starts = ctx.saved_tensors
+    if dout is None and dlse is None:
+        return (None,) * 8
+    dout = torch.zeros_like(out) if dout is None else dout
+    found = GRADIENTS(dout, q, k, v, out, lse, *starts, dlse, ctx.scale, ctx.causal)
+    return *found, None, None, None, None, None
+
+
+OPERATOR.differentiate(_save, _gradients)

@@ -1,0 +1,103 @@
+"""Kernels of packed sequences that are not there: computed by torch on the CPU, one sequence after
+the other. What lies behind the end of a sequence in padded tensors is NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from schedgen.kernels import layouts
+from schedgen.kernels.variants import calling
+from schedgen.spec.reader import read_spec
+
+Given = dict[str, Any]
+
+
+def segments(given: Given) -> Iterator[tuple[int, slice, slice]]:
+    """The number of each sequence, its queries and its keys."""
+    both = (pairwise(given[f"cu_seqlens_{name}"].tolist()) for name in ("q", "k"))
+    for number, (queries, keys) in enumerate(zip(*both, strict=True)):
+        yield number, slice(*queries), slice(*keys)
+
+
+class Packed:
+    """Stands in for a `SpecKernel` of a spec as it is."""
+
+    def __init__(self, wanted: calling.Asked) -> None:
+        assert wanted.plain
+        self.base, self.causal = wanted.base, wanted.causal
+        arguments = read_spec(wanted.base).file.arguments
+        self.facts = SimpleNamespace(parameters=[SimpleNamespace(name=name) for name in arguments])
+
+    def store(self, *arguments: Any) -> None:
+        names = [parameter.name for parameter in self.facts.parameters]
+        given = dict(zip(names, arguments, strict=True))
+        for tensor in (x for x in arguments if isinstance(x, Tensor)):
+            assert layouts.problem(tensor) is None
+            assert tensor.numel()
+        if self.base.endswith("_delta"):
+            self._sums(given)
+            return
+        if "o" in given:
+            given["lse"].fill_(math.nan)
+        for number, queries, keys in segments(given):
+            self._sequence(given, number, queries, keys)
+
+    def _sums(self, given: Given) -> None:
+        do, o, lse = given["do"].float(), given["o"].float(), given["lse"]
+        for padded in (given["delta"], given["lse2"]):
+            padded.fill_(math.nan)
+        for number, (begin, end) in enumerate(pairwise(given["cu_seqlens_q"].tolist())):
+            here = number, slice(None), slice(0, end - begin)
+            given["delta"][here] = (do[begin:end] * o[begin:end]).sum(-1).T
+            given["lse2"][here] = (lse[here] * calling.LOG2_E).where(lse[here] > -1e30, 1e30)
+
+    def _sequence(self, given: Given, number: int, queries: slice, keys: slice) -> None:
+        q, k, v = (given[name].float() for name in ("q", "k", "v"))
+        k, v = (x[keys].repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+        q, m, n = q[queries], queries.stop - queries.start, keys.stop - keys.start
+        scores = torch.einsum("qhd,khd->hqk", q, k) * (given["scale"] / calling.LOG2_E)
+        seen = torch.ones(m, n, dtype=torch.bool)
+        scores = scores.masked_fill(~(seen.tril(n - m) if self.causal else seen), -math.inf)
+        here = number, slice(None), slice(0, m)
+        if "o" in given:
+            given["o"][queries] = torch.einsum(
+                "hqk,khd->qhd", scores.softmax(-1).nan_to_num(0.0), v
+            ).to(given["o"].dtype)
+            given["lse"][here] = scores.logsumexp(-1)
+            return
+        do, lse, delta = given["do"].float()[queries], given["lse"][here], given["delta"][here]
+        p = torch.exp2(scores * calling.LOG2_E - lse[..., None])
+        ds = p * (torch.einsum("qhd,khd->hqk", do, v) - delta[..., None])
+        ds = ds * (given["scale"] / calling.LOG2_E)
+        made = {
+            "dq": ("hqk,khd->qhd", ds, k, queries),
+            "dk": ("hqk,qhd->khd", ds, q, keys),
+            "dv": ("hqk,qhd->khd", p, do, keys),
+        }
+        for name in made.keys() & given.keys():
+            formula, left, right, where = made[name]
+            given[name][where] = torch.einsum(formula, left, right).to(given[name].dtype)
+
+
+def install(patch: pytest.MonkeyPatch) -> list[str]:
+    """Puts them in the place of a Hopper GPU; returns the list of kernels to come."""
+    found: list[str] = []
+
+    def kernel_of(wanted: calling.Asked, target: str, settings: Any) -> Packed:
+        assert target == "h200"
+        found.append("_".join([wanted.base, *dict(settings).values(), *["causal"] * wanted.causal]))
+        return Packed(wanted)
+
+    patch.setattr(calling, "kernel_of", kernel_of)
+    patch.setattr("schedgen.kernels.checks.devices", lambda **_: torch.device("cpu"))  # pyright: ignore
+    patch.setattr("schedgen.kernels.keys.architecture", lambda _: "sm_90a")  # pyright: ignore
+    return found
