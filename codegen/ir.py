@@ -210,8 +210,8 @@ class Commit:
     address: Code
 
 
-Queue = Literal["bulk", "wgmma"]
-"""Queues of a role whose operations are counted in groups."""
+Queue = Literal["bulk", "wgmma", "threads"]
+"""Queues of a role whose operations are counted in groups; of copies each thread has its own."""
 
 
 @dataclass(frozen=True, slots=True)

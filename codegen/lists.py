@@ -7,6 +7,7 @@ output tile's number begin where its elements begin, and are as many.
 from __future__ import annotations
 
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.fragment import Fragment
 from schedgen.codegen.ir import Code, Name, code, joined
 from schedgen.codegen.kinds import gather
 from schedgen.codegen.plan import Plan
@@ -52,15 +53,36 @@ class Lists:
 
     def argument(self, operation: Operation, use: str) -> Code:
         """What the function of an operation is given for one of `gather.PARAMETERS`."""
-        tensor = next(one for one in self.all if one.name == operation.tensor)
-        ragged = self.plan.ragged.get(operation.places[self._along(operation)].extent)
         if use == gather.ROWS:
-            return self._matrix(operation, tensor)
-        if use == gather.INDEX:
-            return code("{}", Name(f"of_{tensor.index}"))
-        if use == gather.COUNT:
-            return code("{}", Name(operation.places[self._along(operation)].extent))
-        return code("{}", Name(begin(ragged))) if ragged is not None else code("Int32(0)")
+            return self._matrix(operation, self._tensor(operation))
+        return code(self.plan.names.of(use, operation.name, f"{use}_", operation.base))
+
+    def once(self, operation: Operation) -> bool:
+        """Whether the rows of an output tile are the same in all iterations."""
+        place = operation.places[self._along(operation)]
+        return not (place.step or place.counts)
+
+    def find(self, source: Source, operation: Operation, fragment: Fragment, first: Code) -> None:
+        """Writes where the rows of a thread begin, of a tile whose rows are those from ``first``
+        on.
+        """
+        tensor, extent = self._tensor(operation), operation.places[self._along(operation)].extent
+        ragged = self.plan.ragged.get(extent)
+        found, there = (self.argument(operation, use) for use in (gather.FOUND, gather.THERE))
+        arguments = [
+            self._matrix(operation, tensor),
+            code("{}", Name(f"of_{tensor.index}")),
+            code("Int32(0)") if ragged is None else code("{}", Name(begin(ragged))),
+            code("{}", Name(extent)),
+            first,
+            code("thread"),
+            *(code(str(n)) for n in gather.division(self.plan, fragment, operation)),
+        ]
+        source.uses("rows_of_list")
+        source.call(code("{}, {} = rows_of_list", found, there), arguments)
+
+    def _tensor(self, operation: Operation) -> Argument:
+        return next(one for one in self.all if one.name == operation.tensor)
 
     def _along(self, operation: Operation) -> int:
         """The axis along which rows of the tile lie, and the list.
@@ -68,7 +90,7 @@ class Lists:
         Raises EmitError if rows or columns lie along another one.
         """
         sides = [place.side for place in operation.places]
-        tensor = next(one for one in self.all if one.name == operation.tensor)
+        tensor = self._tensor(operation)
         rows = len(tensor.shape) - len(tensor.passed)
         if sides[rows] != "rows" or sides[-1] != "columns":
             raise EmitError(

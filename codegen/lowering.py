@@ -122,6 +122,10 @@ def _node(node: Node, states: States) -> Iterator[Statement]:
             yield Line(code(f"cute.arch.{call}({given})"))
         case Commit(address):
             yield _elected(code("tcgen05.commit({})", low(address)), elected=True)
+        case CommitGroup("threads"):
+            yield Line(called("copies_begun"))
+        case WaitGroup("threads", pending):
+            yield Line(called("copies_done", str(pending)))
         case CommitGroup(queue):
             yield Line(code(_COMMIT_GROUP[queue]))
         case WaitGroup(queue, pending):

@@ -23,7 +23,7 @@ from schedgen.codegen.terms import terms_of
 from schedgen.codegen.tiles import TEAM, Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.codegen.turns import TURN, Peeled, emit_loop
-from schedgen.kernel import Operation
+from schedgen.kernel import Kind, Operation
 from schedgen.program.claims import DRAW, TELL, is_claim
 from schedgen.program.model import Arrive, Commit, RoleProgram, Run, Step, Wait, WaitGroup
 from schedgen.program.operations import Engine
@@ -94,6 +94,7 @@ class Role:
     def _tile(self, source: Source) -> None:
         if self.threads:
             self.architecture.threads.registers.initialize(source, self.role.name)
+            self.architecture.threads.open(source, self.plan.runs[self.role.name])
         self.frame.open(source, self.role)
         self.events.begin_tile(source, self.role)
         for step in self.role.before:
@@ -155,7 +156,7 @@ class Role:
         if isinstance(action, Run) and is_claim(action.operation):
             self._claim(source, action.operation)
         elif isinstance(action, Run):
-            self._run(source, self.plan.operation(action.operation), action, at, runs)
+            self._run(source, step, action, at, runs)
             if self.style.blocks and at is not None and at.base == TURN:
                 self._begin_block(source, step)
         elif not runs:
@@ -191,19 +192,25 @@ class Role:
     def _run(
         self,
         source: Source,
-        operation: Operation,
+        step: Step,
         action: Run,
         at: Iteration | None,
         runs: bool,
     ) -> None:
+        operation = self.plan.operation(action.operation)
         engine = self._engine(operation)
-        if runs:
+        if runs and operation.kind is Kind.LAND:
+            with source.issue(operation.name, operation.label):
+                source.put(ir.WaitGroup("threads", pending(self.plan, self.role, step)))
+        elif runs:
             with source.issue(operation.name, operation.label):
                 self._issue(source, operation, action, at)
         elif engine in (Engine.WGMMA, Engine.TENSOR):
             self.architecture.product(source, operation, at, runs=False)
         if engine is Engine.COPY_OUT:
             source.put(ir.CommitGroup("bulk"))
+        if operation.kind is Kind.GATHER:
+            source.put(ir.CommitGroup("threads"))
 
     def _claim(self, source: Source, name: str) -> None:
         """Writes what a role does to come to its next tile."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from schedgen.codegen.bodies import OperationFunction
 from schedgen.codegen.errors import EmitError, about
 from schedgen.codegen.fragment import Fragment
@@ -17,7 +19,7 @@ from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.codegen.transfers import atom, shared
 from schedgen.codegen.walks import Walks
 from schedgen.elements import tile_numbers
-from schedgen.kernel import Kernel, Operation, Space
+from schedgen.kernel import Kernel, Kind, Operation, Space
 from schedgen.program.model import RoleProgram
 from schedgen.tensors import PARTLY, Place
 
@@ -47,6 +49,18 @@ class Threads:
         with about(operation):
             self._call(source, role, operation, at)
 
+    def open(self, source: Source, operations: Sequence[Operation]) -> None:
+        """Writes what some of ``operations`` find out once for each output tile."""
+        for operation in operations:
+            if operation.kind is Kind.GATHER:
+                with about(operation):
+                    if self.lists.once(operation):
+                        self._find(source, operation, None)
+
+    def _find(self, source: Source, operation: Operation, at: Iteration | None) -> None:
+        first = self._beside(operation, "row_0", at, 0)
+        self.lists.find(source, operation, self.fragment, first)
+
     def _call(
         self, source: Source, role: RoleProgram, operation: Operation, at: Iteration | None
     ) -> None:
@@ -55,6 +69,8 @@ class Threads:
             self.plan, self.fragment, operation, self._span(role, operation), initial
         )
         name = self._function(operation, body)
+        if operation.kind is Kind.GATHER and not self.lists.once(operation):
+            self._find(source, operation, at)
         for sums in self._apart(operation):
             source.add(called("across_lanes", sums))
         rows = self._rows(operation, body)

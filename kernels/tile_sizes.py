@@ -93,13 +93,12 @@ GROUPED = {
 """The same of products of groups of bf16, by how b lies in memory."""
 GATHERED = {
     "sm_90a": {
-        "nk": (Tile(columns=192, depth=128), Tile(columns=128, depth=128)),
-        "kn": (Tile(columns=192, depth=128),),
+        "nk": (Tile(columns=192), Tile(columns=128)),
+        "kn": (Tile(columns=192),),
     },
-    "sm_100a": dict.fromkeys(("nk", "kn"), (Tile(depth=128),)),
+    "sm_100a": dict.fromkeys(("nk", "kn"), (Tile(),)),
 }
-"""The same where a list takes the rows: an iteration is at least as long as threads take to gather
-them, so it is deep."""
+"""The same where a list takes the rows."""
 GROUPED_K = {
     "sm_90a": (Tile(), Tile(columns=128)),
     "sm_100a": (Tile(),),

@@ -54,10 +54,13 @@ class Kind(StrEnum):
     COPY = "copy"
     MASK = "mask"
     GATHER = "gather"
+    LAND = "land"
 
 
 LOADS = (Kind.LOAD, Kind.GATHER)
 """Kinds that bring tiles of tensors to shared memory."""
+GATHERS = (Kind.GATHER, Kind.LAND)
+"""Kinds that threads copy rows with: what begins copies, and what waits for them."""
 
 
 @dataclass(frozen=True, slots=True)

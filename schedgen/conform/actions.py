@@ -35,8 +35,8 @@ def kind(one: Instruction) -> str:
     return name
 
 
-COPIED = "cp.async.wait_all"
-"""What ends copies that threads make, which are writes of theirs then."""
+COPIED = "copied write"
+"""Copies that threads begin: writes of theirs once their group is waited for."""
 _KINDS = (
     ("mbarrier.init.shared", "init"),
     ("mbarrier.try_wait.parity.shared", "wait"),
@@ -45,8 +45,9 @@ _KINDS = (
     ("mbarrier.arrive.expect_tx.shared::cta.", "expect"),
     ("mbarrier.arrive.shared.", "arrive"),
     ("mbarrier.arrive.shared::cta.", "arrive"),
-    ("cp.async.cg.shared.global", "copied write"),
-    ("cp.async.wait_all", COPIED),
+    ("cp.async.cg.shared.global", COPIED),
+    ("cp.async.commit_group", "close rows"),
+    ("cp.async.wait_group", "wait_group rows"),
     ("cp.async.bulk.commit_group", "close copies"),
     ("cp.async.bulk.wait_group.read", "wait_group copies read"),
     ("cp.async.bulk.wait_group", "wait_group copies"),
@@ -84,7 +85,7 @@ TURNED = {"a": 15, "b": 16}
 """Bits of the descriptor of an instruction that say whether the rows of an operand lie along m or
 n, and not along k (PTX ISA, instruction descriptor of tcgen05.mma)."""
 
-ACCESSES = frozenset(("read", "write", "copied write", "tmem read", "tmem write"))
+ACCESSES = frozenset(("read", "write", COPIED, "tmem read", "tmem write"))
 """Accesses by threads, which are compared by where they are, not one by one."""
 
 

@@ -11,10 +11,11 @@ from schedgen.conform.expected import Expected, Frame
 from schedgen.conform.footprints import Footprints
 from schedgen.conform.gaps import Gaps
 from schedgen.conform.runs import Runs
-from schedgen.conform.taking import CLOSE, FENCES, SOFT, WAITS, Mismatch, plain
+from schedgen.conform.taking import CLOSE, FENCES, ROWS, SOFT, WAITS, Mismatch, plain
 from schedgen.conform.trace import Event
 from schedgen.conform.values import Array
-from schedgen.program.claims import DRAW, TELL
+from schedgen.kernel import Kind
+from schedgen.program.claims import DRAW, TELL, is_claim
 from schedgen.program.model import (
     MEETINGS,
     Arrive,
@@ -52,6 +53,9 @@ class Comparison(Runs, Gaps):
         for one in wanted:
             if isinstance(one, Expected) and self._soft(one):
                 gap.append(one)
+                if self._kind(one) is Kind.GATHER:
+                    self.gap(gap, one.text, rows=True)
+                    gap = self._begun(one)
                 if _runs(one, TELL):
                     gap = self._tell(gap, one)
                 continue
@@ -73,7 +77,7 @@ class Comparison(Runs, Gaps):
         action = one.step.action
         if isinstance(action, Fence):
             return action.kind in WAITS
-        if _runs(one, DRAW):
+        if _runs(one, DRAW) or self._kind(one) is Kind.LAND:
             return False
         return isinstance(action, Run) and self.engine(action.operation) is Engine.THREADS
 
@@ -138,6 +142,8 @@ class Comparison(Runs, Gaps):
                 self.who(self.take(FENCES[kind], one.text), "all", one.text)
             case Run() if _runs(one, DRAW):
                 self.drawn.append(self.take("draw", one.text))
+            case Run() if self._kind(one) is Kind.LAND:
+                self._landed(one)
             case Run() as action:
                 self.run(one, action)
 
@@ -211,23 +217,52 @@ class Comparison(Runs, Gaps):
                 term = yes
         self.value(event, term, np.array(action.bytes), one.text)
 
+    def _kind(self, one: Expected) -> Kind | None:
+        """The kind of the operation that a step runs."""
+        action = one.step.action
+        if not isinstance(action, Run) or is_claim(action.operation):
+            return None
+        return self.footprints.plan.operation(action.operation).kind
+
+    def _begun(self, one: Expected) -> list[Expected]:
+        """The copies of a gather are a group; nothing is left of the gap."""
+        assert isinstance(one.step.action, Run)
+        if self.at == len(self.events) or self.events[self.at].action.kind != ROWS:
+            event = self.events[self.at] if self.at < len(self.events) else None
+            self.differ("its group is not committed behind it", one.text, event)
+        self.who(self.events[self.at], "all", one.text)
+        self.groups[ROWS].open.add((one.step.action.operation, one.index))
+        self.groups[ROWS].close()
+        self.at += 1
+        return []
+
+    def _landed(self, one: Expected) -> None:
+        """A wait for the gather that fills the same."""
+        assert isinstance(one.step.action, Run)
+        operation = self.footprints.plan.operation
+        writes = operation(one.step.action.operation).writes
+        gathers = (o for o in self.footprints.plan.kernel.operations if o.kind is Kind.GATHER)
+        name = next(o.name for o in gathers if o.writes == writes)
+        self._waits(one, ROWS, (name, one.index))
+
     def _wait_group(self, one: Expected, action: WaitGroup) -> None:
         kind = "close products" if self.engine(action.operation) is Engine.WGMMA else "close copies"
+        target = action.operation, one.index - action.lag
+        if one.section != "loop":
+            target = action.operation, self.last.get(action.operation, 0)
+        self._waits(one, kind, target)
+
+    def _waits(self, one: Expected, kind: str, target: tuple[str, int]) -> None:
+        """A wait_group leaves no group that has ``target``, an operation of an iteration."""
         event = self.take(CLOSE[kind], one.text)
         self.who(event, "all", one.text)
         groups = self.groups[kind]
         left = event.action.values[0].number
         if left is None or left < 0:
             self.differ("how many groups it leaves is not known", one.text, event)
-        if one.section == "loop":
-            target = action.operation, one.index - action.lag
-        else:
-            target = action.operation, self.last.get(action.operation, 0)
         pending = groups.closed[len(groups.closed) - left :] if left else []
         if groups.open or any(target in group for group in pending):
-            self.differ(
-                f"it leaves {left} groups, '{action.operation}' among them", one.text, event
-            )
+            self.differ(f"it leaves {left} groups, '{target[0]}' among them", one.text, event)
 
 
 def _runs(one: Expected, operation: str) -> bool:

@@ -13,7 +13,7 @@ from schedgen.conform.expected import Expected
 from schedgen.conform.footprints import WORD, Footprint, inside, within
 from schedgen.conform.pieces import Found, own_waits
 from schedgen.conform.runs import COLUMN_BITS
-from schedgen.conform.taking import CLOSE, SOFT, TRACKED, WAITS, Mismatch, Taker
+from schedgen.conform.taking import CLOSE, ROWS, SOFT, TRACKED, WAITS, Mismatch, Taker
 from schedgen.conform.trace import Event
 from schedgen.conform.values import SHARED_ALIGNMENT, Array, Value
 from schedgen.emulator.ptx.tree import Instruction
@@ -27,8 +27,13 @@ _WAYS = 64
 class Gaps(Taker):
     """What comes between two events that are compared one by one."""
 
-    def gap(self, wanted: list[Expected], behind: str, *, frame: bool = False) -> None:
-        """Accesses up to the next other event belong to operations of threads, in their order."""
+    def gap(
+        self, wanted: list[Expected], behind: str, *, frame: bool = False, rows: bool = False
+    ) -> None:
+        """Accesses up to the next other event belong to operations of threads, in their order.
+
+        ``rows``: the last of these copies rows, up to the end of their group.
+        """
         footprints = [
             self.footprints_of(one, one.step.action) if isinstance(one.step.action, Run) else []
             for one in wanted
@@ -40,20 +45,23 @@ class Gaps(Taker):
             kind = event.action.kind
             if (frame and kind not in ACCESSES) or (kind not in SOFT and kind not in CLOSE):
                 break
+            if kind == ROWS and copied is not None:
+                break  # which ends their group
             if kind in CLOSE:
                 self.skip_closed()
                 continue
-            copied = event if kind == "copied write" else copied
-            if kind == COPIED and not event.conditions and not event.elected:
-                copied = None
+            copied = event if kind == COPIED else copied
             choice: Choice | None = {}
-            if kind in ACCESSES:
+            if kind == COPIED:  # by the gather, and by no other operation
+                mine = [*([] for _ in footprints[1:]), *(footprints[-1:] if rows else ())]
+                choice = self._choice(event, wanted, mine, behind)
+            elif kind in ACCESSES:
                 choice = self._choice(event, wanted, footprints, behind)
             if choice is not None:
                 found.append(Found(event, choice))
             self.at += 1
-        if copied is not None:
-            self.differ(f"nothing waits for it: '{COPIED}' is missing", behind, copied)
+        if copied is not None and not rows:
+            self.differ("no gather copies rows there", behind, copied)
         self._belong(wanted, footprints, found, behind)
 
     def _choice(

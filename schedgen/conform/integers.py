@@ -179,7 +179,27 @@ class Integers:
         wide = int(to[1:]) >= int(of[1:]) if of in _TYPES and to in _TYPES else False
         if len(one.modifiers) == 2 and (wide or s[0].op in _SMALL):
             return s[0]
+        most = _most(s[0])
+        fits = most is not None and most < 2**31 and not wide and int(to[1:]) >= 32
+        return s[0] if len(one.modifiers) == 2 and fits else None
+
+
+def _most(term: Term) -> int | None:
+    """The largest value of a term that is known not to be negative; None if that is not known."""
+    if term.number is not None:
+        return term.number if term.number >= 0 else None
+    if term.op == "and":
+        mask = term.parts[-1].number
+        return mask if mask is not None and mask >= 0 else None
+    if term.op != "sum":
         return None
+    most, pairs = addends(term)
+    for part, factor in pairs:
+        each = _most(part)
+        if each is None or factor < 0:
+            return None
+        most += factor * each
+    return most if addends(term)[0] >= 0 else None
 
 
 def _apart(term: Term, mask: int) -> bool:

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from schedgen.conform.actions import ACCESSES, COPIED
+from schedgen.conform.actions import ACCESSES
 from schedgen.conform.cases import Case
 from schedgen.conform.expected import Expected, Who
 from schedgen.conform.footprints import Footprint, Footprints
@@ -36,9 +36,14 @@ TRACKED = {
     WAITS[FenceKind.TMEM_STORED]: ("tmem write",),
 }
 """What these wait for."""
-SOFT = ACCESSES | {*WAITS.values(), COPIED}
+SOFT = ACCESSES | {*WAITS.values()}
 """Events that belong to the operations of threads between two other events."""
-CLOSE = {"close products": "wait_group products", "close copies": "wait_group copies read"}
+ROWS = "close rows"
+CLOSE = {
+    "close products": "wait_group products",
+    "close copies": "wait_group copies read",
+    ROWS: "wait_group rows",
+}
 """Events that commit a group of operations, and those that wait for groups."""
 
 

@@ -10,6 +10,7 @@ from schedgen.operations.base import Condition, OperationBase
 from schedgen.operations.copy import Copy
 from schedgen.operations.gather import Gather
 from schedgen.operations.kinds import KINDS, Operation
+from schedgen.operations.land import Land
 from schedgen.operations.load import Load
 from schedgen.operations.map import Map
 from schedgen.operations.mask import Mask
@@ -23,6 +24,7 @@ __all__ = [
     "Condition",
     "Copy",
     "Gather",
+    "Land",
     "Load",
     "Map",
     "Mask",

@@ -20,7 +20,8 @@ class Gather(OperationBase):
     MEANING: ClassVar[str] = (
         "copies a tile to shared memory row by row, by threads: the first extent of `from` becomes "
         "that of `index`, an `i32` argument of one extent, and row i of the tensor that this makes "
-        "is row index[i] of `from`; 0 if `from` has no such row. Data types must agree"
+        "is row index[i] of `from`; 0 if `from` has no such row. Data types must agree. The copies "
+        "are on their way until a `land` of the same buffer"
     )
 
     kind: Literal["gather"]

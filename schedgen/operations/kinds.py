@@ -11,6 +11,7 @@ from schedgen.kernel import Kind
 from schedgen.operations.base import OperationBase
 from schedgen.operations.copy import Copy
 from schedgen.operations.gather import Gather
+from schedgen.operations.land import Land
 from schedgen.operations.load import Load
 from schedgen.operations.map import Map
 from schedgen.operations.mask import Mask
@@ -20,13 +21,15 @@ from schedgen.operations.scan import Scan
 from schedgen.operations.store import Store
 
 Operation: TypeAlias = Annotated[
-    Load | Gather | Store | Mma | Reduce | Scan | Map | Copy | Mask, Field(discriminator="kind")
+    Load | Gather | Land | Store | Mma | Reduce | Scan | Map | Copy | Mask,
+    Field(discriminator="kind"),
 ]
 """An entry of a spec file's operations."""
 
 KINDS: Mapping[Kind, type[OperationBase]] = {
     Kind.LOAD: Load,
     Kind.GATHER: Gather,
+    Kind.LAND: Land,
     Kind.STORE: Store,
     Kind.MMA: Mma,
     Kind.REDUCE: Reduce,

@@ -173,19 +173,20 @@ class Orders:
         return self._engines(conflict) == (Engine.THREADS, Engine.THREADS) and len(roles) == 1
 
     def _following(self, number: int, event: Event, kinds: tuple[FenceKind, ...]) -> int | None:
-        """The next such fence after an event of its role, in the same iteration."""
-        for candidate in self.graph.of_role[event.role]:
-            other = self.graph.events[candidate]
-            if (
-                candidate not in self.graph.without
-                and other.section == event.section
-                and other.position > event.position
-                and _is_fence(other.step, kinds)
-                and _shift(other) == _shift(event)
-                and _guard(other) == _guard(event)
-            ):
-                return candidate
-        return None
+        """The next such fence after an event of its role, in the same iteration: in the same turn
+        of the loop, or in a later one.
+        """
+        found = [
+            (_shift(other), other.position, candidate)
+            for candidate in self.graph.of_role[event.role]
+            for other in (self.graph.events[candidate],)
+            if candidate not in self.graph.without
+            and other.section == event.section
+            and (_shift(other), other.position) > (_shift(event), event.position)
+            and _is_fence(other.step, kinds)
+            and _guard(other) == _guard(event)
+        ]
+        return min(found)[2] if found else None
 
     def _fences_before(self, second: int, kind: FenceKind) -> Iterator[tuple[int, int]]:
         """Fences after which the event ``second`` comes, and by how many iterations."""

@@ -8,7 +8,7 @@ everybody.
 
 from __future__ import annotations
 
-from schedgen.kernel import Kernel, Kind, Operation, Piece, Region, Space
+from schedgen.kernel import GATHERS, Kernel, Kind, Operation, Piece, Region, Space
 from schedgen.layouts import DTYPE_BITS, PACKED, TMEM_LANES
 from schedgen.machine import Machine
 from schedgen.program.operations import Spread
@@ -45,7 +45,7 @@ def spread_of(
         return None
     if operation.turned == ("to" if write else "from"):
         return _across(region, piece, rows)
-    if operation.kind is Kind.GATHER:  # eight neighbouring threads share a row (codegen's gather)
+    if operation.kind in GATHERS:  # eight neighbouring threads share a row (codegen's gather)
         return _whole(Spread("rows", rows // WARPS, "rows of 16 bytes"), piece, rows)
     lanes = _lanes(region, rows, _columns(kernel, operation, region))
     if rows < TMEM_LANES and operation.kind is Kind.MAP and region.dtype in PACKED:

@@ -242,7 +242,7 @@ class _Execution:
         match self.operation.kind:
             case Kind.LOAD | Kind.GATHER:
                 self._load()
-            case Kind.COPY:
+            case Kind.COPY | Kind.LAND:
                 found, parts = self._read("from"), self.operation.interleave
                 found = taking_turns(found, parts) if parts else found
                 self._make("to", found.transposed if self.operation.transposed else found)

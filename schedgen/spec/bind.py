@@ -23,6 +23,7 @@ from schedgen.spec.dimensions import bind_dimensions
 from schedgen.spec.elide import elide_copies
 from schedgen.spec.gathering import gathered
 from schedgen.spec.kept import left_out
+from schedgen.spec.landing import check_landing
 from schedgen.spec.layout import Layout
 from schedgen.spec.names import COORDINATES
 from schedgen.spec.operations import OperationBinder
@@ -103,6 +104,7 @@ def _kernel(
     _check_walked(spec, scope, operations)
     check_trips(spec, scope, binder.placing, operations)
     check_shares(spec, scope, binder.placing, operations)
+    check_landing(spec, scope, operations)
     sink.raise_if_any()
     check_dataflow(scope, Dataflow(layout, operations), rings, binder.locations)
     lie = check_alignment(scope, layout, operations, binder.locations)

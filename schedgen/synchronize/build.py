@@ -227,6 +227,8 @@ def tile_operations(
         cost = None if operation.boundary else price(operation, machine)
         latency = (0, 0) if cost is None else (cost.latency.low, cost.latency.high)
         hold = (0, 0) if cost is None else (cost.hold.low, cost.hold.high)
+        if operation.kind is Kind.GATHER:
+            latency = hold  # the role goes on; what lands later says so
         who = engine(operation, cost, machine)
         units = () if cost is None else cost.units
         queue = [cycles for unit, cycles in units if machine.in_order(unit, one_role=True)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 from schedgen.emulator.ptx.tree import Immediate
 from tests.schedgen.conform.conftest import Compiled
@@ -19,13 +20,21 @@ def test_copies_that_nobody_waits_for_or_that_are_lost_are_found(
 ) -> None:
     made = of_spec("gathered")
     body = made.code.body
-    (wait,) = (n for n, one in enumerate(body) if one.name.startswith("cp.async.wait_all"))
+    waits = [n for n, one in enumerate(body) if one.name.startswith("cp.async.wait_group")]
     copies = [n for n, one in enumerate(body) if one.name.startswith("cp.async.cg")]
+    groups = [n for n, one in enumerate(body) if one.name.startswith("cp.async.commit_group")]
     assert copies
-    assert max(copies) < wait
-    found = made.conforms(made.changed(wait, None))
-    assert not found.holds
-    assert any("'cp.async.wait_all' is missing" in one.message for one in found.findings)
+    for at in waits:
+        found = made.conforms(made.changed(at, None))
+        assert not found.holds
+        (left,) = body[at].operands
+        assert isinstance(left, Immediate)
+        more = replace(body[at], operands=(Immediate(left.value + 1),))
+        found = made.conforms(made.changed(at, more))
+        assert any(" among them" in one.message for one in found.findings), found.findings
+    for before, at in pairwise([0, *groups]):
+        if any(before < copy < at for copy in copies):  # and not an empty group
+            assert not made.conforms(made.changed(at, None)).holds
     for at in copies:
         lost = made.conforms(made.changed(at, None))
         assert any("bytes of 'sA' are not written" in one.message for one in lost.findings)
@@ -33,7 +42,7 @@ def test_copies_that_nobody_waits_for_or_that_are_lost_are_found(
     to, source, _, *more = one.operands
     short = replace(one, operands=(to, source, Immediate(8), *more))
     assert not made.conforms(made.changed(copies[0], short)).holds
-    fence = next(n for n in range(wait, len(body)) if body[n].opcode == "fence")
+    fence = next(n for n in range(waits[0], len(body)) if body[n].opcode == "fence")
     assert not made.conforms(made.changed(fence, None)).holds
 
 

@@ -152,14 +152,18 @@ FENCE = 'cute.arch.fence_proxy("async.shared", space="cta")'
 
 @pytest.mark.parametrize(
     ("lost", "what"),
-    [("    copies_done()\n", "cp.async.wait_group"), (FENCE, "fence.proxy.async")],
+    [("copies_done(", "cp.async.wait_group"), (FENCE, "fence.proxy.async")],
 )
 def test_copies_that_nobody_waits_for_or_fences_are_races(lost: str, what: str) -> None:
     """To the race checker, which knows nothing of the program."""
     proven, made = solved(PATH, "h200")
     text = emit(proven, made)
-    assert lost in text
-    changed = text.replace(lost, "" if lost.endswith("\n") else "pass", 1)
+    lines = text.splitlines()
+    found = [n for n, line in enumerate(lines) if lost in line and "def " not in line]
+    assert found
+    for n in found:
+        lines[n] = lines[n].partition(lost)[0] + "pass"
+    changed = "\n".join(lines)
     outcome = emulate(changed, made, "sm_90a", extents=EXTENTS)
     assert any(what in str(error) for error in outcome.report.errors), outcome.report.errors
 
@@ -190,6 +194,44 @@ def test_whatever_a_list_says(target: str) -> None:
             assert bool(found["d"].any()) == (what != "nowhere" and (what, sources) != (ONE, 1))
 
 
+# -- what has to wait for copies ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("kind: land, over: [part], role: gather", "kind: land, over: [part], role: other", "'GL"),
+        ("kind: land, over: [part]", "kind: land", "'GL"),
+        ("kind: gather, over: [part], role: gather", "kind: gather, over: [part]", "'GL"),
+        ("    - {id: GL,", "    - {id: LATE,", ""),
+        ("    - {id: GL, kind: land, over: [part], role: gather, to: sA}\n", "", "nothing waits"),
+    ],
+)
+def test_copies_are_waited_for_by_their_role(old: str, new: str, message: str) -> None:
+    assert old in TEXT
+    changed = TEXT.replace(old, new)
+    if not message:
+        assert kernel(changed).operation["LATE[0]"].kind is Kind.LAND
+        return
+    with pytest.raises(SchedgenError, match=rf"rows-in-flight(.|\n)*{message}"):
+        kernel(changed, parts="2")
+
+
+def test_nothing_touches_rows_on_their_way() -> None:
+    between = "    - {id: GL, kind: land, role: gather, to: sA}\n"
+    store = "    - {id: STD, kind: store, from: sA, to: d}\n"
+    with pytest.raises(SchedgenError, match="before 'STD' touches them"):
+        kernel(MOVED.replace(between + store, store + between))
+
+
+def test_a_wait_without_a_gather_is_refused() -> None:
+    gather = "    - {id: GA, kind: gather, role: gather, from: a, index: index, to: sA}\n"
+    load = "    - {id: GA, kind: load, from: a, to: sA}\n"
+    text = MOVED.replace(gather, load).replace("  index: {shape: [m], dtype: i32}\n", "")
+    with pytest.raises(SchedgenError, match="no gather before 'GL'"):
+        kernel(text.replace("[sources, k]", "[m, k]"))
+
+
 # -- what there is no emitter for -----------------------------------------------------------------
 
 
@@ -208,7 +250,8 @@ loops:
   trips: ceil(k / 64)
 operations:
   body:
-    - {id: GA, kind: gather, from: a, index: index, to: sA}
+    - {id: GA, kind: gather, role: gather, from: a, index: index, to: sA}
+    - {id: GL, kind: land, role: gather, to: sA}
     - {id: STD, kind: store, from: sA, to: d}
 parameters:
   k: {default: 256}
