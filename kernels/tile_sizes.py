@@ -91,7 +91,7 @@ GROUPED = {
     for arch in TILES
 }
 """The same of products of groups of bf16, by how b lies in memory."""
-GATHERED = {
+GATHERED: dict[str, dict[str, tuple[Tile, ...]]] = {
     "sm_90a": {
         "nk": (Tile(columns=192), Tile(columns=128)),
         "kn": (Tile(columns=192),),
