@@ -21,10 +21,10 @@ class Style:
         peeled: turns in which masks keep everything are a loop of their own, without the code of
             masks, see `schedgen.codegen.peeling`; otherwise each turn asks.
         prompt: waits give no hint of how long they may take. With one the assembler asks a barrier
-            twice, also if its phase is complete. Which is faster as a whole only a GPU tells.
+            twice, also if its phase is complete. `schedgen emit` goes by what machine code takes.
         straight: threads of Hopper move tiles of 32 bits in the order of their registers. That has
             bank conflicts, and otherwise (`load_pairs` of `schedgen.codegen.library_sm90`) there
-            are selections. This, too, only a GPU tells.
+            are selections. Which is faster only a GPU tells.
     """
 
     blocks: bool = False

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _SLACK = 50
 """One of so many cycles beside products may be lost: single instructions that conditions need."""
 _NEAR = 100
-"""Cycles of iterations that differ by one of so many are taken for the same: predicted ones of one
-program, written in several ways, were further from what was measured (docs/calibration.md)."""
+"""Cycles of iterations that differ by one of so many are taken for the same: predictions are no
+closer to what is measured (docs/calibration.md)."""
 
 
 @dataclass(frozen=True, slots=True)

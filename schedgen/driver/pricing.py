@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 SHARE = 0.9
 """Of what synchronizes in each role, at least so much has to be found in program and machine code,
-so that cycles are those of this kernel: 0.94 is usual (docs/calibration.md, section 6)."""
+so that cycles are those of this kernel; `schedgen cycles` prints it."""
 
 
 def prices(emitted: Emission) -> list[tuple[str, str, str]]:

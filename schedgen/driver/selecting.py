@@ -135,7 +135,7 @@ def compiled_emission(
     and whose machine code has beside products what was planned, is taken. If the assembler moved
     that, the same schedule is written in the ways of `otherwise`, up to one that keeps it; where
     loops are long, equal roles share instructions (`sharing`). Where iterations take longer than
-    the schedule by their machine code, waits and stores are written in other ways (`HASTY`). `best`
+    the schedule by their machine code, waits are written in another way (`HASTY`). `best`
     says which of all attempts is taken; if nobody asked for a ``style``, masks may be left out of
     turns that need none. If none of the others is acceptable, the first schedule is taken. What
     ``store`` has is neither solved nor compiled again. With ``conform`` the PTX of what is
@@ -277,7 +277,7 @@ class _Trials:
     def _hasten(self) -> None:
         """Writes the best attempt in the ways of `hastened`, one after the other, if iterations
         take longer than the schedule by its machine code; what takes less is kept. Only where there
-        are products in loops: of others machine code says too little (docs/conform.md).
+        are products in loops: of others it says too little (docs/conform.md).
         """
         winner = best(self.attempts)
         if winner is None or not self.free:
