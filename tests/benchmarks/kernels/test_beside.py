@@ -267,6 +267,7 @@ def test_cases_of_experts(scripts: dict[str, Any]) -> None:
     script = scripts["experts"]
     found = list(script.cases(list(script.PARTS), False))
     parts = ["experts"] * 6 + ["mixtral"] * 4 + ["gradients"] * 6
+    parts += ["gathered"] * 2 + ["gathered, mixtral"] * 2
     assert [case.part for case in found] == parts
     for case in found:
         sizes, n, k, *_ = case.make.args
