@@ -21,6 +21,7 @@ from schedgen.codegen.sharing import Shared, as_variable, shared, view_at, write
 from schedgen.codegen.source import Source
 from schedgen.codegen.steps import Barriers
 from schedgen.codegen.style import PLAIN, Style
+from schedgen.codegen.taking_turns import Turns
 from schedgen.codegen.tiles import TEAM, Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.elements import whole_scalars
@@ -37,6 +38,7 @@ class Harness:
         self.architecture, self.plan, self.style = architecture, architecture.plan, style
         self.transfers = Transfers(self.plan)
         self.tiles, self.lists = Tiles(self.plan), Lists(self.plan)
+        self.turns = Turns(self.plan, self.tiles)
         self.barriers, self.events = Barriers(self.plan, prompt=style.prompt), events
         self.frame = Frame(architecture, self.barriers)
         self.roles = [
@@ -83,7 +85,7 @@ class Harness:
         found |= {f"of_{a.name}": "cute.Tensor" for a in self.plan.elements.values()}
         found |= dict.fromkeys(self.tiles.ragged.tensors(), "cute.Tensor")
         found |= dict.fromkeys(self.tiles.walks.tensors(), "cute.Tensor")
-        found |= dict.fromkeys(self.lists.tensors(), "cute.Tensor")
+        found |= dict.fromkeys(self.lists.tensors() | self.turns.tensors(), "cute.Tensor")
         found |= {name: self.plan.type_of(name) for name in self.plan.scalars}
         found |= {e: "Int32" for e in self.plan.extents if e not in self.plan.ragged}
         found |= dict.fromkeys(self.tiles.ragged.most(), "Int32")
@@ -206,7 +208,8 @@ class Harness:
         self.tiles.host(body, here)
         self._refuse(body, here)
         here |= {f"of_{a.name}": a.name for a in self.plan.elements.values()}
-        here |= self.tiles.ragged.tensors() | self.tiles.walks.tensors() | self.lists.tensors()
+        here |= self.tiles.ragged.tensors() | self.tiles.walks.tensors()
+        here |= self.lists.tensors() | self.turns.tensors()
         here |= {name: f"n_{extent}" for name, extent in self.tiles.ragged.most().items()}
         here |= {name: f"Int32({name})" for name in whole_scalars(self.plan.kernel)}
         body.call("kernel", [here.get(name, name) for name in parameters], end=".launch(")
@@ -232,6 +235,7 @@ class Harness:
             name = map_.argument.name
             self.tiles.ragged.refuse_pitch(source, kernel.name, name, map_.folds)
         self.tiles.walks.refuse(source, host)
+        self.turns.refuse(source, host)
         cut = {axis.extent: axis.block for axis in kernel.grid}
         for extent, (along, size, unit) in counted(kernel).items():
             count = f"cute.ceil_div({host[along]}, {size})"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.plan import Plan
 from schedgen.kernel import Kind
-from schedgen.program.claims import is_claim
+from schedgen.program.added import is_added
 from schedgen.program.model import EVERY, RoleProgram, Run, Step, WaitGroup
 
 
@@ -59,7 +59,7 @@ def _awaited(
         of_engine = {n for n, one in plan.program.operation.items() if one.engine is engine}
         return waiting.action.operation, waiting.action.lag, of_engine.__contains__
     names = filter(None, map(_operation, role.steps))
-    gathers = {n for n in names if not is_claim(n) and plan.operation(n).kind is Kind.GATHER}
+    gathers = {n for n in names if not is_added(n) and plan.operation(n).kind is Kind.GATHER}
     writes = plan.operation(_operation(waiting)).writes
     target = next(name for name in gathers if plan.operation(name).writes == writes)
     return target, 0, gathers.__contains__

@@ -16,7 +16,8 @@ from schedgen.elements import named, whole_scalars
 from schedgen.expressions import Expression
 from schedgen.kernel import Kernel, Operation, Piece, Region, Space
 from schedgen.layouts import DTYPE_BITS, panel_bytes
-from schedgen.program.claims import RING, claims, is_claim
+from schedgen.program.added import is_added
+from schedgen.program.claims import RING, claims
 from schedgen.program.model import Program, RoleProgram, Run, Wait
 from schedgen.program.operations import Access
 from schedgen.program.warpgroups import Warpgroups
@@ -126,7 +127,7 @@ class Plan:
             self.kernel.piece[access.buffer].region: access.allocation
             for operation in self.program.operations
             for access in operation.accesses
-            if not is_claim(operation.name)
+            if not is_added(operation.name)
         }
 
     @cached_property
@@ -245,7 +246,7 @@ class Plan:
             role.name: [
                 self.operation(step.action.operation)
                 for step in role.steps
-                if isinstance(step.action, Run) and not is_claim(step.action.operation)
+                if isinstance(step.action, Run) and not is_added(step.action.operation)
             ]
             for role in self.program.roles
         }

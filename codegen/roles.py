@@ -19,14 +19,17 @@ from schedgen.codegen.rolling import rolled
 from schedgen.codegen.running import Carried, Iteration
 from schedgen.codegen.source import Source
 from schedgen.codegen.style import BLOCK, PLAIN, Style
+from schedgen.codegen.taking_turns import Turns
 from schedgen.codegen.terms import terms_of
 from schedgen.codegen.tiles import TEAM, Tiles
 from schedgen.codegen.transfers import Transfers
 from schedgen.codegen.turns import TURN, Peeled, emit_loop
 from schedgen.kernel import Kind, Operation
+from schedgen.program.added import is_added
 from schedgen.program.claims import DRAW, TELL, is_claim
 from schedgen.program.model import Arrive, Commit, RoleProgram, Run, Step, Wait, WaitGroup
 from schedgen.program.operations import Engine
+from schedgen.program.taking_turns import is_turn
 from schedgen.roles import RoleKind
 
 RING_POINTER = "tile_numbers"
@@ -48,7 +51,7 @@ class Role:
         self.frame, self.transfers, self.tiles = frame, transfers, tiles
         self.events, self.role, self.style = events, role, style
         self.architecture, self.plan = frame.architecture, frame.plan
-        self.barriers = frame.barriers
+        self.barriers, self.turns = frame.barriers, Turns(frame.plan, tiles)
 
     @property
     def name(self) -> str:
@@ -96,6 +99,7 @@ class Role:
             self.architecture.threads.registers.initialize(source, self.role.name)
             self.architecture.threads.open(source, self.plan.runs[self.role.name])
         self.frame.open(source, self.role)
+        self.turns.begin(source, self.role)
         self.events.begin_tile(source, self.role)
         for step in self.role.before:
             self._step(source, step, None, True)
@@ -143,7 +147,7 @@ class Role:
     ) -> None:
         """The same where masks keep everything; their events stay."""
         name = step.action.operation if isinstance(step.action, Run) else ""
-        if not (runs and name and not is_claim(name) and masks(self.plan.operation(name))):
+        if not (runs and name and not is_added(name) and masks(self.plan.operation(name))):
             self._step(source, step, at, runs)
             return
         self.events.before(source, step)
@@ -155,6 +159,9 @@ class Role:
         action = step.action
         if isinstance(action, Run) and is_claim(action.operation):
             self._claim(source, action.operation)
+        elif isinstance(action, Run) and is_turn(action.operation):
+            if runs:
+                self._turn(source, step, action.operation, at)
         elif isinstance(action, Run):
             self._run(source, step, action, at, runs)
             if self.style.blocks and at is not None and at.base == TURN:
@@ -225,6 +232,12 @@ class Role:
                 source.add(called("tell", at, code("cute.arch.grid_dim()[0] + ticket")))
             else:
                 source.add(code("{} = {}", Name("tile"), called("taken", at)))
+
+    def _turn(self, source: Source, step: Step, name: str, at: Iteration | None) -> None:
+        """Writes what a role does to add after the tile before."""
+        source.comment(step.why)
+        with source.issue(name.partition(":")[0], ""):
+            self.turns.take(source, name, at)
 
     def _begin_block(self, source: Source, step: Step) -> None:
         """Behind a product of Hopper, if what threads compute comes next."""

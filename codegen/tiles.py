@@ -55,15 +55,15 @@ class Tiles:
 
     def parameters(self) -> dict[str, str]:
         """What the host computes for the kernel: names and types."""
-        found = {self._all_trips: "Int32", "tiles": "Int32"}
+        found = {self.all_trips.text: "Int32", "tiles": "Int32"}
         if self.in_turns:
             found["slices"] = "Int32"
         return found | {f"by_{name}": "cute.FastDivmodDivisorV2" for name in self._divisors()}
 
     @property
-    def _all_trips(self) -> str:
-        """The name for the iterations of a tile, or the most that one may have."""
-        return "all_trips" if self.differ else "trips"
+    def all_trips(self) -> Name:
+        """The iterations of a tile, or the most that one may have."""
+        return Name("all_trips" if self.differ else "trips")
 
     @property
     def differ(self) -> bool:
@@ -78,36 +78,36 @@ class Tiles:
     def _divisors(self) -> dict[str, Code]:
         """``by_X`` -> the number that it divides by, in expressions over extents."""
         if self.dense is not None:
-            found = {axis: self._count(axis) for axis in self._others}
+            found = {axis: self.count(axis) for axis in self._others}
             return found | self.dense.by_band(self._others, found)
         if self.triangle:
             axes = self._outer()
-            return {axis: self._count(axis) for axis in axes[1:]} | {"triangle": code("triangle")}
+            return {axis: self.count(axis) for axis in axes[1:]} | {"triangle": code("triangle")}
         if self.grouped:
-            found = {axis: self._count(axis) for axis in (*self.axes[1:-2], self.axes[-2])}
-            count, group = self._count(self.axes[-1]), Name(f"{self.axes[-1]}_in_group")
+            found = {axis: self.count(axis) for axis in (*self.axes[1:-2], self.axes[-2])}
+            count, group = self.count(self.axes[-1]), Name(f"{self.axes[-1]}_in_group")
             return found | {"group": code("{}", group), "groups": code("{} // {}", count, group)}
         if self.banded:
-            rows, columns = (self._count(extent) for extent in self.axes[-2:])
-            found = {axis: self._count(axis) for axis in self.axes[1:-2]}
+            rows, columns = (self.count(extent) for extent in self.axes[-2:])
+            found = {axis: self.count(axis) for axis in self.axes[1:-2]}
             band = code(f"{BAND} * {{}}", columns)
             return found | {"slice": code("{} * {}", rows, columns), "band": band}
-        return {axis: self._count(axis) for axis in self.axes[1:]}
+        return {axis: self.count(axis) for axis in self.axes[1:]}
 
     def host(self, source: Source, host: dict[str, str]) -> None:
         """Computes the parameters; ``host`` has the names of extents there."""
 
         assert self.plan.kernel.trip_count is not None
         trips = whole(self.plan.kernel.trip_count).renamed(host)
-        source.add(code(f"{self._all_trips} = {{}}", trips))
-        counts = [self._count(axis) for axis in self.axes]
+        source.add(code("{} = {}", self.all_trips, trips))
+        counts = [self.count(axis) for axis in self.axes]
         if self.triangle:
             rows, _ = self.plan.kernel.tile_extents
-            count = called("tiles_in_rows", self._count(rows), self._blocks).renamed(host)
+            count = called("tiles_in_rows", self.count(rows), self._blocks).renamed(host)
             source.add(code("triangle = {}", count))
-            counts = [*map(self._count, self._outer()), code("triangle")]
+            counts = [*map(self.count, self._outer()), code("triangle")]
         if self.dense is not None:
-            counts = [self.dense.most(), *map(self._count, self._others)]
+            counts = [self.dense.most(), *map(self.count, self._others)]
         if self.grouped:
             self._in_groups(source, host)
         total = joined(" * ", counts) if counts else _ONE
@@ -123,9 +123,9 @@ class Tiles:
         groups = Groups(
             self.plan,
             self.axes[-1],
-            self._all_trips,
-            rows=self._count(self.axes[-2]),
-            count=self._count(self.axes[-1]),
+            self.all_trips.text,
+            rows=self.count(self.axes[-2]),
+            count=self.count(self.axes[-1]),
             slices=self._product(self.axes[:-2]),
             in_turns=self.in_turns,
             ordered=self.walks.ordered == self.axes[-2],
@@ -140,11 +140,11 @@ class Tiles:
         if not self.grouped:
             return found
         inner = self.axes[-1]
-        return code("{} * ({} // {})", found, self._count(inner), Name(f"{inner}_in_group"))
+        return code("{} * ({} // {})", found, self.count(inner), Name(f"{inner}_in_group"))
 
     def _product(self, axes: Sequence[str]) -> Code:
         """The number of tiles along ``axes``."""
-        return joined(" * ", map(self._count, axes)) if axes else _ONE
+        return joined(" * ", map(self.count, axes)) if axes else _ONE
 
     @property
     def grouped(self) -> bool:
@@ -165,7 +165,7 @@ class Tiles:
         """Axes beside rows and columns."""
         return [axis for axis in self.axes if axis not in self.plan.kernel.tile_extents]
 
-    def _count(self, extent: str) -> Code:
+    def count(self, extent: str) -> Code:
         """The number of tiles along an extent."""
         block = self.plan.block(extent)
         return code("{}" if block == 1 else f"cute.ceil_div({{}}, {block})", Name(extent))
@@ -294,14 +294,14 @@ class Tiles:
         rows, columns = self.plan.kernel.tile_extents
         rest, axes = _TILE, self.axes
         if self.triangle:
-            found = called("in_triangle", "inside", self._count(rows), self._blocks)
+            found = called("in_triangle", "inside", self.count(rows), self._blocks)
             source.add(
                 code("rest, inside = divmod({}, {})", _TILE, Name("by_triangle")),
                 code("{}, {} = {}", *self._at(rows, columns), found),
             )
             rest, axes = Name("rest"), self._outer()
         elif self.banded:
-            found = called("in_bands", "inside", self._count(rows), Name("by_band"))
+            found = called("in_bands", "inside", self.count(rows), Name("by_band"))
             source.add(
                 code("rest, inside = divmod({}, {})", _TILE, Name("by_slice")),
                 code("{}, {} = {}", *self._at(rows, columns), found),
@@ -334,7 +334,7 @@ class Tiles:
         if self.dense is not None and self.uneven:
             self.dense.turn_around(source)
         if self.walks.ordered:
-            self.walks.place(source, self._count(self.walks.ordered))
+            self.walks.place(source, self.count(self.walks.ordered))
         write_trips(source, self.plan.kernel, self.walks)
 
     def counted(self, source: Source) -> None:

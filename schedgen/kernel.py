@@ -242,7 +242,8 @@ class Operation:
     operations whose formulas use coordinates, where the rows and the columns of what they write
     lie. It is empty if the spec does not tell. ``fill`` is what a mask writes, ``polynomial`` the
     share of exponentials of tiles that a polynomial computes. ``reduction`` is "add" of a store
-    that adds to its tensor, maybe ``unordered``. ``interleave``: parts of factors that a copy has
+    that adds to its tensor, maybe ``unordered``, or in ``turns`` that this argument tells.
+    ``interleave``: parts of factors that a copy has
     take turns. ``as_results``: a product takes columns of its left operand in the order in which
     threads have results (`schedgen.exchanges`).
     """
@@ -258,6 +259,7 @@ class Operation:
     reduction: str | None = None
     transposed: bool = False
     unordered: bool = False
+    turns: str = ""
     formulas: tuple[tuple[str, Expression], ...] = ()
     operands: tuple[tuple[str, tuple[str, ...]], ...] = ()
     spaces: tuple[tuple[str, str], ...] = ()

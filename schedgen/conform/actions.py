@@ -68,6 +68,8 @@ _KINDS = (
     ("tcgen05.dealloc.", "dealloc"),
     ("tcgen05.relinquish_alloc_permit", "relinquish"),
     ("fence.proxy.async.shared::cta", "fence.proxy.async"),
+    ("fence.proxy.async.global", "fence.proxy.async.global"),
+    ("st.release.gpu.global.b32", "pass turn"),
     ("fence.mbarrier_init.release.cluster", "fence.mbarrier_init"),
     ("bar.sync", "bar.sync"),
     ("bar.arrive", "bar.arrive"),

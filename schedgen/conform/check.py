@@ -30,6 +30,7 @@ from schedgen.conform.skeleton import Branch, Exit, Items, Loop, outer_loops
 from schedgen.conform.taking import Mismatch
 from schedgen.conform.terms import Term, Terms
 from schedgen.conform.trace import Event, Numbers, Trace
+from schedgen.conform.turns import check_turn
 from schedgen.conform.values import SHARED_ALIGNMENT, Value, along, exact
 from schedgen.conform.walk import Walk
 from schedgen.emulator.ptx.tree import Instruction, Module
@@ -242,6 +243,8 @@ class Check:
         one.compare(wanted)
         for event in one.drawn:
             check_drawn(event, self.tiles, self.terms)
+        for begin, end in one.turns:
+            check_turn(begin, end, self.terms)
         for event in one.told:
             check_told(event, self.terms)
         for step, instruction in one.mapped:

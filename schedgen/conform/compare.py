@@ -13,9 +13,11 @@ from schedgen.conform.gaps import Gaps
 from schedgen.conform.runs import Runs
 from schedgen.conform.taking import CLOSE, FENCES, ROWS, SOFT, WAITS, Mismatch, plain
 from schedgen.conform.trace import Event
+from schedgen.conform.turns import AWAIT, FENCE, PASS
 from schedgen.conform.values import Array
 from schedgen.kernel import Kind
-from schedgen.program.claims import DRAW, TELL, is_claim
+from schedgen.program.added import is_added
+from schedgen.program.claims import DRAW, TELL
 from schedgen.program.model import (
     MEETINGS,
     Arrive,
@@ -27,6 +29,7 @@ from schedgen.program.model import (
     WaitGroup,
 )
 from schedgen.program.operations import Engine
+from schedgen.program.taking_turns import awaits, is_turn, tensor_of
 
 
 class Comparison(Runs, Gaps):
@@ -43,6 +46,9 @@ class Comparison(Runs, Gaps):
         super().__init__(footprints, role, case, events, warps)
         self.expect_tx = []
         self.last = {}
+        self.awaited: dict[str, Event] = {}
+        self.turns: list[tuple[Event, Event]] = []
+        """Where turns are awaited and passed, to be looked at."""
         self.drawn: list[Event] = []
         self.told: list[Event] = []
         """Where tickets are drawn and tiles told, to be looked at."""
@@ -77,7 +83,7 @@ class Comparison(Runs, Gaps):
         action = one.step.action
         if isinstance(action, Fence):
             return action.kind in WAITS
-        if _runs(one, DRAW) or self._kind(one) is Kind.LAND:
+        if _runs(one, DRAW) or _turn(one) or self._kind(one) is Kind.LAND:
             return False
         return isinstance(action, Run) and self.engine(action.operation) is Engine.THREADS
 
@@ -142,10 +148,29 @@ class Comparison(Runs, Gaps):
                 self.who(self.take(FENCES[kind], one.text), "all", one.text)
             case Run() if _runs(one, DRAW):
                 self.drawn.append(self.take("draw", one.text))
+            case Run(operation) if is_turn(operation):
+                self._turn(one, operation)
             case Run() if self._kind(one) is Kind.LAND:
                 self._landed(one)
             case Run() as action:
                 self.run(one, action)
+
+    def _turn(self, one: Expected, operation: str) -> None:
+        """A word is awaited, or written once all copies of the role are complete."""
+        if awaits(operation):
+            event = self.take(AWAIT, one.text)
+            self.who(event, "all", one.text)
+            self.awaited[tensor_of(operation)] = event
+            self.who(self.take(FENCE, one.text), "all", one.text)
+            self.who(self.take("bar.warp.sync", one.text), "all", one.text)
+            return
+        event = self.take("wait_group copies", one.text)
+        self.who(event, "all", one.text)
+        if event.action.values[0].number != 0 or self.groups["close copies"].open:
+            self.differ("copies of the turn may not be complete", one.text, event)
+        event = self.take(PASS, one.text)
+        self.who(event, "one", one.text)
+        self.turns.append((self.awaited.pop(tensor_of(operation)), event))
 
     def _meets(self, barrier: str) -> bool:
         """Whether threads of the role meet there: one instruction arrives and waits."""
@@ -220,7 +245,7 @@ class Comparison(Runs, Gaps):
     def _kind(self, one: Expected) -> Kind | None:
         """The kind of the operation that a step runs."""
         action = one.step.action
-        if not isinstance(action, Run) or is_claim(action.operation):
+        if not isinstance(action, Run) or is_added(action.operation):
             return None
         return self.footprints.plan.operation(action.operation).kind
 
@@ -269,3 +294,9 @@ def _runs(one: Expected, operation: str) -> bool:
     """Whether a step runs an operation."""
     action = one.step.action
     return isinstance(action, Run) and action.operation == operation
+
+
+def _turn(one: Expected) -> bool:
+    """Whether a step awaits or passes a turn."""
+    action = one.step.action
+    return isinstance(action, Run) and is_turn(action.operation)

@@ -13,7 +13,8 @@ from schedgen.conform.spared import spared
 from schedgen.conform.values import Array, Value
 from schedgen.kernel import Operation, Region, Space
 from schedgen.layouts import DTYPE_BITS, panel_bytes
-from schedgen.program.claims import RING, is_claim
+from schedgen.program.added import is_added
+from schedgen.program.claims import RING
 from schedgen.program.operations import Access, Number, TileOperation
 
 WORD = 8
@@ -80,7 +81,7 @@ class Footprints:
         not full may be left out of a loop over full ones, and accesses nothing there.
         """
         tile = self.program.operation[operation]
-        left_out = not is_claim(operation) and masks(self.plan.operation(operation))
+        left_out = not is_added(operation) and masks(self.plan.operation(operation))
         return [
             replace(
                 self.footprint(access, case, iteration),

@@ -22,6 +22,7 @@ from schedgen.conform.refusal import Refusal
 from schedgen.conform.registers import Registers, State, low_half
 from schedgen.conform.skeleton import Action, Branch, Carried, Exit, Item, Items, Loop
 from schedgen.conform.terms import Term, Terms
+from schedgen.conform.turns import awaited
 from schedgen.conform.values import along
 from schedgen.emulator.ptx.tree import (
     Address,
@@ -212,7 +213,7 @@ class Walk:
     def _waiting(
         self, header: int, blocks: frozenset[int], state: State
     ) -> tuple[Action, int] | None:
-        """A loop that does nothing but test a phase until it is complete."""
+        """A loop that does nothing but test a phase until it is complete, or a word."""
         block, scratch = self.flow.blocks[header], State(state)
         inside = [
             (number, self.kernel.body[number])
@@ -227,7 +228,13 @@ class Walk:
             if turned != Register(done) or not isinstance(source, Register):
                 return None
             done, negated = source.name, not negated
-        if not inside or not self._tests(inside[-1][1]):
+        to = block.next if negated else block.taken
+        if to in blocks:
+            return None
+        turn = awaited(inside, done, self.registers, state)
+        if turn is not None:
+            return turn, to
+        if not inside or kind(inside[-1][1]) != "wait":
             return None
         later = set(self._written(blocks))
         for number, one in inside[:-1]:
@@ -239,14 +246,7 @@ class Walk:
         test = inside[-1][1]
         if test.guard is not None or test.operands[0] != Register(done):
             return None
-        to = block.next if negated else block.taken
-        if to in blocks:
-            return None
         return self._action(test, scratch, "wait"), to
-
-    def _tests(self, one: Instruction) -> bool:
-        """Whether an instruction tests a phase."""
-        return kind(one) == "wait"
 
     # -- instructions --------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from schedgen.driver.blocks import blocks, with_blocks
 from schedgen.driver.lengths import NUMBERS, array, sizes_of, spoil, with_totals
 from schedgen.driver.listed import listed, lists, sources, spoil_unlisted
 from schedgen.elements import elements, tile_formulas, whole_scalars
+from schedgen.driver.turns import told, turns_of
 from schedgen.errors import SchedgenError, suggest
 from schedgen.expressions import references
 from schedgen.extents import beyond, covered
@@ -83,6 +84,7 @@ def default_extents(kernel: Kernel, given: Mapping[str, int]) -> dict[str, int]:
     if wrong:
         raise SchedgenError(wrong)
     sizes = {**with_blocks(kernel, with_totals(kernel, {**found, **given})), **given}
+    sizes = {**sizes, **turns_of(kernel, sizes), **given}
     for extent, count in numbers_of_tiles(kernel, sizes).items():
         if sizes[extent] != count:
             raise SchedgenError(
@@ -120,6 +122,9 @@ def random_inputs(
             found[argument.name] = array(kernel, argument.name, extents)
         elif argument.name in lists(kernel):
             found[argument.name] = listed(kernel, argument.name, extents, seed)
+        elif argument.name in told(kernel):
+            shape = [extents[extent] for extent in argument.passed]
+            found[argument.name] = torch.zeros(shape, dtype=torch.int32)
         elif argument.name not in stored:  # of sums, what the kernel adds to
             shape = [extents[extent] for extent in argument.passed]
             one = argument.name in of_tiles

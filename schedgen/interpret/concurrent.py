@@ -23,7 +23,7 @@ from schedgen.interpret.interleave import Agents, effects, interleaved
 from schedgen.interpret.problem import InterpretationError, Problem
 from schedgen.interpret.ragged import Numbers
 from schedgen.kernel import Kernel, Space
-from schedgen.program.claims import of_kernel
+from schedgen.program.added import of_kernel
 from schedgen.program.model import Program, Run
 from schedgen.program.operations import Access
 from schedgen.program.pingpong import apart

@@ -18,14 +18,15 @@ class Store(OperationBase):
 
     CONDITION: ClassVar[Condition] = Condition.TILE
     KEYS: ClassVar[str] = (
-        "`from` buffer, `to` argument, `transposed`, `reduce` (`add`), `unordered`"
+        "`from` buffer, `to` argument, `transposed`, `reduce` (`add`), `unordered`, `ordered`"
     )
     MEANING: ClassVar[str] = (
         "copies a tile from shared memory to the tensor, in bulk. `transposed`: to the transposed "
         "place of the tensor. The buffer holds the tile as it is stored; the data is not "
         "transposed on the way. `reduce: add`: each element is added to what the tensor holds, in "
         "f32, as part of the copy. `unordered: true` (an expression) says that such sums may be "
-        "in any order, and have other bits in each run"
+        "in any order, and have other bits in each run; `ordered` names an `i32` argument with "
+        "zeros, in which output tiles tell each other whose turn it is (section 2.11)"
     )
 
     kind: Literal["store"]
@@ -39,6 +40,12 @@ class Store(OperationBase):
         False, description="sums of several tiles in any order: their bits may differ between runs"
     )
 
+    ordered: Identifier | None = Field(
+        None,
+        description="i32 argument of one extent, with zeros: output tiles add in the order of "
+        "their numbers, and say there that they have",
+    )
+
     def note(self, draft: Draft, path: Path) -> str | None:
         draft.read(self.source, "from", (*path, "from"))
         return draft.tensor(self.to, "from", (*path, "to"))
@@ -48,6 +55,7 @@ class Store(OperationBase):
             "transposed": self.transposed,
             "reduction": self.reduce,
             "unordered": self.unordered is True,
+            "turns": self.ordered or "",
         }
 
     def fits(self, shapes: Shapes) -> bool:
@@ -55,12 +63,17 @@ class Store(OperationBase):
 
     def _can_be_added(self, shapes: Shapes) -> bool:
         """Whether a sum is one of float32, and says so of its order only if it is one."""
+        said = [] if self.unordered is not True else ["unordered"]
+        said += [] if self.ordered is None else ["ordered"]
         if self.reduce is None:
-            if self.unordered is not True:
+            if not said:
                 return True
             message = f"'{self.id}' writes over what '{self.to}' holds: there is no order of sums"
             fix = "remove it, or add with 'reduce: add'"
-            return shapes.fail("bad-reduction", message, "unordered", fix, at_key="unordered")
+            return shapes.fail("bad-reduction", message, said[0], fix, at_key=said[0])
+        if len(said) > 1:
+            message = f"'{self.id}' adds in any order, and in that of output tiles"
+            return shapes.fail("bad-reduction", message, "ordered", "remove one of them")
         if shapes.dtype("from") == "f32":
             return True
         message = (

@@ -8,7 +8,7 @@ tensor that is stored cannot be loaded as well: another tile may have written it
 A store that adds (``reduce: add``) is atomic for each element. What no tile adds to keeps its
 value, and of an element that several add to the sum is known, but not its last bits: float32 sums
 depend on their order, which is that in which copies happen to arrive. Such stores have to be
-``unordered``.
+``unordered``, or in turns (`schedgen.spec.taking_turns`).
 
 Tiles of a small grid are laid out and what they store is counted. Along axes beside the rows and
 columns of tiles, which no condition knows, a store has to depend on the tile.
@@ -28,6 +28,7 @@ from schedgen.expressions import evaluate, references
 from schedgen.extents import single_extents
 from schedgen.kernel import LOADS, Kernel, Kind, Operation, Phase
 from schedgen.spec.parameters import literal
+from schedgen.spec.taking_turns import turn_mistake
 from schedgen.spec.values import Value
 from schedgen.sums import adds
 from schedgen.tensors import Place
@@ -70,7 +71,10 @@ def coverage_mistakes(kernel: Kernel) -> list[StoreMistake]:
     for tensor in dict.fromkeys(o.tensor for o in stores if o.tensor is not None):
         mine = [o for o in stores if o.tensor == tensor]
         wrong = _loaded(kernel, tensor, mine) or _mixed(tensor, mine)
-        if wrong is None and not all(store.unordered for store in mine):
+        turns = any(store.turns for store in mine)
+        if wrong is None and turns:
+            wrong = _in_turns(kernel, tensor, mine)
+        elif wrong is None and not all(store.unordered for store in mine):
             wrong = _apart(kernel, tensor, mine)
             if wrong is None and all(store.places for store in mine):
                 wrong = _Coverage(kernel, tensor, mine).mistake()
@@ -93,12 +97,20 @@ def _mixed(tensor: str, stores: Sequence[Operation]) -> StoreMistake | None:
     return StoreMistake("bad-coverage", tensor, other.base, message, fix)
 
 
+def _in_turns(kernel: Kernel, tensor: str, stores: Sequence[Operation]) -> StoreMistake | None:
+    """Output tiles that could not add one after the other."""
+    found = turn_mistake(kernel, stores)
+    if found is None:
+        return None
+    return StoreMistake("bad-turns", tensor, found.operation, found.message, found.fix)
+
+
 def _in_order(found: StoreMistake) -> StoreMistake:
     """Parts of a sum that meet, and nobody said in which order."""
     message = f"{found.message}; float32 sums depend on the order, which is that of arrival here"
     fix = (
-        "say 'unordered: true' if results may have other bits in each run, or store the parts "
-        "along an extent of their own, and add them up in a second kernel"
+        "say 'unordered: true' if results may have other bits in each run, 'ordered' with an array "
+        "of turns if not, or store the parts along an extent of their own"
     )
     return StoreMistake("unordered-sum", found.tensor, found.operation, message, fix)
 

@@ -15,6 +15,7 @@ from math import ceil
 
 from schedgen.kernel import Kernel
 from schedgen.machine import Machine
+from schedgen.ordered import ordered_sums
 from schedgen.ordering.conflicts import Conflict, Kind, conflicts
 from schedgen.ordering.deadlock import deadlock_findings
 from schedgen.ordering.graph import event_graph
@@ -23,6 +24,7 @@ from schedgen.program.claims import claimed
 from schedgen.program.model import EVERY, FIRST, FenceKind, Program, Removal
 from schedgen.program.operations import Engine, Number
 from schedgen.program.pingpong import in_turn
+from schedgen.program.taking_turns import in_turns
 from schedgen.schedule import Schedule
 from schedgen.synchronize.build import ProgramError, Storage, capacities, tile_operations
 from schedgen.synchronize.frame import framed
@@ -86,7 +88,9 @@ def synchronized(
 
 
 def _whole(kernel: Kernel, program: Program) -> Program:
-    """``program`` with the teams of its roles, its claims of tiles, and what surrounds them."""
+    """``program`` with the teams of its roles, its claims of tiles, its turns to add, and what surrounds
+    them.
+    """
     program = in_turn(program, dict(kernel.teams))
     if kernel.claim == "dynamic":
         whole = claimed(program)
@@ -96,7 +100,13 @@ def _whole(kernel: Kernel, program: Program) -> Program:
                 "  fix: say 'claim: fixed' or 'claim: launch' under 'loops'"
             )
         program = whole
-    return framed(program)
+    ordered = in_turns(program, ordered_sums(kernel))
+    if ordered is None:
+        raise ProgramError(
+            "the role that adds in turns does not do so in one piece of each iteration\n"
+            "  fix: say 'unordered: true' instead of 'ordered', or pin its stores elsewhere"
+        )
+    return framed(ordered)
 
 
 def resynchronized(

@@ -1,0 +1,29 @@
+"""Words in global memory by which output tiles take turns to add (`schedgen.ordered`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from schedgen.expressions import evaluate_int
+from schedgen.kernel import Kernel
+from schedgen.ordered import ordered_sums
+from schedgen.spec.parameters import literal
+
+
+def told(kernel: Kernel) -> set[str]:
+    """The arguments that have them: zeros before a launch."""
+    return {one.turns for one in ordered_sums(kernel)}
+
+
+def turns_of(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, int]:
+    """How many turns there are, by the extents of the arguments that tell them."""
+    found: dict[str, int] = {}
+    values = {name: literal(text) for name, text in kernel.parameters}
+    block = {axis.extent: axis.block for axis in kernel.grid}
+    for one in ordered_sums(kernel):
+        assert kernel.trip_count is not None
+        (extent,) = next(a for a in kernel.arguments if a.name == one.turns).shape
+        tiles = prod(-(-extents[axis] // block[axis]) for axis in one.places)
+        found[extent] = tiles * max(1, evaluate_int(kernel.trip_count, {**values, **extents}))
+    return found

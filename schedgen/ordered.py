@@ -1,0 +1,52 @@
+"""Sums in global memory to which output tiles add in the order of their numbers.
+
+Of the tiles that add to an element, which lie side by side along one extent, each one adds after
+the tile before it. There is a turn for each iteration of the main loop and each place along the
+other extents: a word in global memory that says which tile has added last. It is the number of that
+tile along the extent, in the order in which tiles follow each other there, plus one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schedgen.extents import single_extents
+from schedgen.kernel import Kernel, Operation
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedSum:
+    """A ``tensor`` that is added to in turns, which the argument ``turns`` tells.
+
+    ``along`` is the extent along which tiles take turns; along those of ``places`` each tile has
+    turns of its own.
+    """
+
+    tensor: str
+    turns: str
+    stores: tuple[str, ...]
+    along: str
+    places: tuple[str, ...]
+
+
+def turning(kernel: Kernel, stores: tuple[Operation, ...]) -> tuple[str, ...]:
+    """Extents along which several output tiles add to the same elements by these stores."""
+    own = {place.along for store in stores for place in store.places}
+    several = [a.extent for a in kernel.grid if a.extent not in single_extents(kernel)]
+    return tuple(extent for extent in several if extent not in own)
+
+
+def ordered_sums(kernel: Kernel) -> tuple[OrderedSum, ...]:
+    """Those of a kernel, by their tensors."""
+    by_tensor: dict[str, list[Operation]] = {}
+    for operation in kernel.operations:
+        if operation.turns:
+            by_tensor.setdefault(operation.tensor or "", []).append(operation)
+    found: list[OrderedSum] = []
+    for tensor, stores in by_tensor.items():
+        (along,) = turning(kernel, tuple(stores))
+        single = single_extents(kernel)
+        places = [a.extent for a in kernel.grid if a.extent != along and a.extent not in single]
+        names = tuple(store.name for store in stores)
+        found.append(OrderedSum(tensor, stores[0].turns, names, along, tuple(places)))
+    return tuple(found)

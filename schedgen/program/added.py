@@ -1,0 +1,16 @@
+"""Operations of a program that are none of its kernel, and were added behind synthesis."""
+
+from __future__ import annotations
+
+from schedgen.program import claims, taking_turns
+from schedgen.program.model import Program
+
+
+def is_added(operation: str) -> bool:
+    """Whether an operation claims a tile, or takes a turn."""
+    return claims.is_claim(operation) or taking_turns.is_turn(operation)
+
+
+def of_kernel(program: Program) -> Program:
+    """``program`` with the operations of its kernel only."""
+    return taking_turns.of_kernel(claims.of_kernel(program))
