@@ -41,7 +41,9 @@ CLAIM = "CLAIM"
 """And how blocks come to output tiles, where that is not fixed (`schedgen.spec.claiming`)."""
 SUMS = "SUMS"
 """And results that it adds to, where there are some: what they hold is an input."""
-_READ = {*NAMES, *ORIGIN, CLAIM, COVERED, PACE, STYLE, SUMS}
+TURNS = "TURNS"
+"""And arrays in which output tiles tell whose turn it is to add, with how many words they need."""
+_READ = {*NAMES, *ORIGIN, CLAIM, COVERED, PACE, STYLE, SUMS, TURNS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,9 @@ class Facts:
         style: how it is written, see `schedgen.codegen.style`; empty if plainly.
         claim: how blocks come to output tiles, a word of `schedgen.spec.claiming`.
         sums: those of ``outputs`` that the kernel adds to.
+        turns: arguments that are zeros before each launch, and not afterwards
+            (`schedgen.ordered`): a word for each tile along some extents, given with how many
+            elements a tile has, and for each of so many iterations, an expression over extents.
     """
 
     kernel: str
@@ -116,6 +121,7 @@ class Facts:
     style: tuple[str, ...] = ()
     claim: str = "fixed"
     sums: tuple[str, ...] = ()
+    turns: tuple[tuple[str, tuple[tuple[str, int], ...], str], ...] = ()
 
     @property
     def tensors(self) -> tuple[Parameter, ...]:
@@ -184,12 +190,29 @@ def constants(program: Program, kernel: Kernel, style: tuple[str, ...] = ()) -> 
     sums = summed(kernel)
     if sums:
         rows.append(f"{SUMS} = {_text(tuple(a.name for a in ordered if a.name in sums))}")
+    rows += _turns(kernel)
     if style:
         rows.append(f"{STYLE} = {_text(style)}")
     most = covered(kernel)
     if most:
         rows += _table(COVERED, list(most.items()))
     return "\n".join(rows) + "\n"
+
+
+def _turns(kernel: Kernel) -> list[str]:
+    """The line with its arrays of turns, if there are any."""
+    from schedgen.expressions import fold, parse, render
+    from schedgen.ordered import ordered_sums
+
+    block, trips = {axis.extent: axis.block for axis in kernel.grid}, kernel.trip_count
+    extents = {extent for argument in kernel.arguments for extent in argument.shape}
+    values = {name: parse(text) for name, text in kernel.parameters if name not in extents}
+    found = [
+        (one.turns, tuple((axis, block[axis]) for axis in one.places), render(fold(trips, values)))
+        for one in ordered_sums(kernel)
+        if trips is not None
+    ]
+    return [f"{TURNS} = {_text(tuple(found))}"] if found else []
 
 
 def _table(name: str, rows: list[tuple[Any, ...]]) -> list[str]:
@@ -226,9 +249,15 @@ def read_facts(path: Path) -> Facts:
         values = {attribute: found[name] for name, attribute in known.items()}
         most = tuple(tuple(row) for row in found.get(COVERED, ()))
         pace, style, sums = (tuple(found.get(name, ())) for name in (PACE, STYLE, SUMS))
-        sha, claim = sha256(data).hexdigest(), found.get(CLAIM, "fixed")
         return Facts(
-            **values, sha256=sha, covered=most, pace=pace, style=style, claim=claim, sums=sums
+            **values,
+            sha256=sha256(data).hexdigest(),
+            covered=most,
+            pace=pace,
+            style=style,
+            claim=found.get(CLAIM, "fixed"),
+            sums=sums,
+            turns=tuple(found.get(TURNS, ())),
         )
     except TypeError as error:
         raise EmitError(f"{path}: {error}; write it again with 'schedgen emit'") from None

@@ -15,11 +15,13 @@ from torch import Tensor
 
 from schedgen.codegen.facts import Parameter, read_facts
 from schedgen.driver import lock_file
+from schedgen.expressions import parse
 from schedgen.kernels import cache, layouts, library, operators
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 from schedgen.kernels.launcher import DTYPES, architecture
 from schedgen.kernels.of_file import GeneratedKernel
 from schedgen.kernels.operators import Operator
+from schedgen.ordered import words
 from schedgen.stored import Store
 
 if TYPE_CHECKING:
@@ -51,7 +53,8 @@ class SpecKernel:
     def __init__(self, path: Path) -> None:
         self.path, self.facts = path, read_facts(path)
         written = set(self.facts.outputs)
-        self.inputs = tuple(p for p in self.facts.parameters if p.name not in written)
+        made = written | {name for name, *_ in self.facts.turns}
+        self.inputs = tuple(p for p in self.facts.parameters if p.name not in made)
         self.outputs = tuple(p for p in self.facts.parameters if p.name in written)
         self.free = _free(self.inputs, self.outputs)
         self._names = [*(parameter.name for parameter in self.inputs), *self.free]
@@ -116,8 +119,21 @@ class SpecKernel:
             for p, a in zip(self.inputs, arguments, strict=False)
         }
         by_name |= {p.name: r for p, r in zip(self.outputs, results, strict=True)}
+        by_name |= self._turns(by_name)
         self._launch(*(by_name[parameter.name] for parameter in self.facts.parameters))
         return results[0] if len(results) == 1 else results
+
+    def _turns(self, given: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Zeros by which output tiles take turns."""
+        extents: dict[str, int] = {}
+        for parameter in self.facts.parameters:
+            if parameter.extents and parameter.name in given:
+                _fits(parameter, given[parameter.name], extents)
+        like = next(value for value in given.values() if isinstance(value, Tensor))
+        return {
+            name: like.new_zeros(words(of, parse(trips), extents, {}), dtype=torch.int32)
+            for name, of, trips in self.facts.turns
+        }
 
     def _fake(self, *arguments: Any) -> Tensor | tuple[Tensor, ...]:
         results = self._results(*arguments)

@@ -8,8 +8,11 @@ tile along the extent, in the order in which tiles follow each other there, plus
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 
+from schedgen.expressions import Expression, Values, evaluate_int
 from schedgen.extents import single_extents
 from schedgen.kernel import Kernel, Operation
 
@@ -50,3 +53,13 @@ def ordered_sums(kernel: Kernel) -> tuple[OrderedSum, ...]:
         names = tuple(store.name for store in stores)
         found.append(OrderedSum(tensor, stores[0].turns, names, along, tuple(places)))
     return tuple(found)
+
+
+def words(
+    places: Iterable[tuple[str, int]], trips: Expression, extents: Mapping[str, int], values: Values
+) -> int:
+    """How many words tell turns: one for each output tile along some extents, of which it has so
+    many elements, in each iteration. ``values`` has what ``trips`` names beside extents.
+    """
+    tiles = prod(-(-extents[extent] // block) for extent, block in places)
+    return tiles * max(1, evaluate_int(trips, {**values, **extents}))

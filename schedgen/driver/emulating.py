@@ -25,6 +25,7 @@ from schedgen.driver.inputs import (
     wanted,
     without_padding,
 )
+from schedgen.driver.turns import told
 from schedgen.kernel import Kernel
 from schedgen.tensors import INTEGERS
 
@@ -117,7 +118,8 @@ class Compiled:
             self._wanted[key] = wanted(kernel, sizes, seed)
         right = self._wanted[key]
         results = outputs(kernel, sizes, right.inputs)
-        self.execute({**right.inputs, **results}, policy)
+        zeros = {name: torch.zeros_like(right.inputs[name]) for name in told(kernel)}
+        self.execute({**right.inputs, **results, **zeros}, policy)
         found = compared(kernel, without_padding(kernel, results, sizes), right.expected)
         return Outcome(sizes, found, right.interpreted, self._gpu.reports[-1])
 

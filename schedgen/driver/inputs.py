@@ -14,8 +14,8 @@ from schedgen.conditional import conditions
 from schedgen.driver.blocks import blocks, with_blocks
 from schedgen.driver.lengths import NUMBERS, array, sizes_of, spoil, with_totals
 from schedgen.driver.listed import listed, lists, sources, spoil_unlisted
-from schedgen.elements import elements, tile_formulas, whole_scalars
 from schedgen.driver.turns import told, turns_of
+from schedgen.elements import elements, tile_formulas, whole_scalars
 from schedgen.errors import SchedgenError, suggest
 from schedgen.expressions import references
 from schedgen.extents import beyond, covered

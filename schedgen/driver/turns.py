@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 
-from schedgen.expressions import evaluate_int
 from schedgen.kernel import Kernel
-from schedgen.ordered import ordered_sums
+from schedgen.ordered import ordered_sums, words
 from schedgen.spec.parameters import literal
 
 
@@ -17,13 +15,13 @@ def told(kernel: Kernel) -> set[str]:
 
 
 def turns_of(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, int]:
-    """How many turns there are, by the extents of the arguments that tell them."""
+    """How many words there are, by the extents of the arguments that tell turns."""
     found: dict[str, int] = {}
     values = {name: literal(text) for name, text in kernel.parameters}
     block = {axis.extent: axis.block for axis in kernel.grid}
     for one in ordered_sums(kernel):
         assert kernel.trip_count is not None
         (extent,) = next(a for a in kernel.arguments if a.name == one.turns).shape
-        tiles = prod(-(-extents[axis] // block[axis]) for axis in one.places)
-        found[extent] = tiles * max(1, evaluate_int(kernel.trip_count, {**values, **extents}))
+        places = [(axis, block[axis]) for axis in one.places]
+        found[extent] = words(places, kernel.trip_count, extents, values)
     return found

@@ -1,0 +1,107 @@
+"""Sums in the order of output tiles (``ordered`` of stores): what a spec may say, and the turns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from schedgen.codegen.emit import emit
+from schedgen.driver.emulating import compiled
+from schedgen.driver.inputs import default_extents, outputs, random_inputs
+from schedgen.driver.turns import told, turns_of
+from schedgen.emulator.machine.policies import Adversarial, RoundRobin, Seeded
+from schedgen.kernel import Kernel
+from schedgen.machine_file import read_machine
+from schedgen.ordered import ordered_sums
+from schedgen.proof.prove import check
+from schedgen.spec.bind import bind
+from schedgen.spec.reader import read_spec
+from tests.codegen.examples import solved
+
+SUMS = str(Path("tests/data/specs/sums_in_order.yaml"))
+
+
+def bound(name: str, target: str = "h200", **settings: str) -> Kernel:
+    spec, space = read_spec(name), read_machine(target).accumulators
+    return bind(spec.source, spec.file, target, settings, accumulators=space)[0]
+
+
+def test_turns_are_those_of_iterations() -> None:
+    kernel = bound(SUMS)
+    (one,) = ordered_sums(kernel)
+    assert (one.tensor, one.turns, one.along, one.places) == ("e", "turns", "n", ("m",))
+    assert one.stores == ("ADD[0]", "ADD[1]")
+    assert told(kernel) == {"turns"}
+    assert turns_of(kernel, {"m": 129, "n": 300, "k": 65}) == {"n_turns": 4}
+    assert default_extents(kernel, {"m": 1, "k": 1})["n_turns"] == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "along"), [({"causal": "true"}, "seq_k"), ({"causal": "false"}, "seq_k")]
+)
+def test_gradients_of_queries_add_up_over_keys(settings: dict[str, str], along: str) -> None:
+    kernel = bound("attention_bwd", ordered="true", **settings)
+    (one,) = ordered_sums(kernel)
+    assert (one.along, one.places) == (along, ("batch", "heads"))
+    sizes = {"batch": 2, "heads": 3, "seq_q": 65, "seq_k": 1, "heads_k": 1}
+    assert turns_of(kernel, sizes) == {"n_turns": 12}
+
+
+@pytest.mark.parametrize("target", ["h200", "b200"])
+def test_bits_do_not_depend_on_who_comes_first(target: str) -> None:
+    """Three tiles add to the same rows; under orders that are meant to break it, too."""
+    proven, kernel = solved(SUMS, target)
+    sizes = default_extents(kernel, {"m": 130, "n": 300, "k": 200})
+    inputs = random_inputs(kernel, sizes, 0)
+    found: list[torch.Tensor] = []
+    with compiled(emit(proven, kernel), kernel, proven.program.arch, sms=5) as made:
+        for policy in (RoundRobin(), Seeded(1), Adversarial(1), Adversarial(2)):
+            outcome = made.run(sizes, policy)
+            assert outcome.correct
+            assert outcome.clean, outcome.report.text
+            results = outputs(kernel, sizes, inputs)
+            zeros = {"turns": torch.zeros(sizes["n_turns"], dtype=torch.int32)}
+            made.execute({**inputs, **results, **zeros}, policy)
+            found.append(results["e"].clone())
+            assert (zeros["turns"] == 3).all()
+    assert all(torch.equal(found[0], one) for one in found)
+
+
+def test_too_few_words(capfd: pytest.CaptureFixture[str]) -> None:
+    proven, kernel = solved(SUMS, "h200")
+    sizes = default_extents(kernel, {})
+    with compiled(emit(proven, kernel), kernel, proven.program.arch) as made:
+        inputs, results = random_inputs(kernel, sizes, 0), outputs(kernel, sizes)
+        with pytest.raises(Exception, match="0 blocks|grid"):
+            made.execute({**inputs, **results, "turns": torch.zeros(1, dtype=torch.int32)})
+    assert "turns has 1 words, and there are 6 turns" in capfd.readouterr().out
+
+
+def test_steps_of_turns_are_looked_up() -> None:
+    """Without one of them, or with a copy outside of its turn, all methods object."""
+    proven, _ = solved(SUMS, "h200")
+    program = proven.program
+    (at,) = (n for n, role in enumerate(program.roles) if "await turn: e" in str(role.loop))
+    role = program.roles[at]
+    places = [n for n, step in enumerate(role.loop) if "turn: e" in str(step.action)]
+    assert len(places) == 2
+    for change in (_without(places[0]), _without(places[1]), _moved(places[1], 0)):
+        roles = [*program.roles]
+        roles[at] = replace(role, loop=tuple(change([*role.loop])))
+        proof = check(replace(program, roles=tuple(roles)), quick=True)
+        assert all(
+            any("turn" in finding.text for finding in verdict.findings)
+            for verdict in proof.verdicts
+        )
+
+
+def _without(place: int) -> Any:
+    return lambda steps: steps[:place] + steps[place + 1 :]
+
+
+def _moved(place: int, to: int) -> Any:
+    return lambda steps: [*steps[:to], steps[place], *steps[to:place], *steps[place + 1 :]]
