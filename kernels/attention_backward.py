@@ -2,9 +2,10 @@
 
 Three kernels. `attention_bwd_delta` computes the row sums of dout * out, `attention_bwd_kv` the
 gradients of keys and values, tile by tile of keys, and `attention_bwd_q` those of queries. No sum
-goes across CTAs, so the bits of the results are the same each time (docs/backward.md). Who accepts
-others may have `attention_bwd` instead of the last two: five products instead of seven, and a sum
-over CTAs in any order, ``torch.ops.schedgen.attention_bwd_unordered``.
+goes across CTAs, so the bits of the results are the same each time (docs/backward.md). Or there is
+`attention_bwd` instead of the last two: five products instead of seven, and a sum over CTAs, one
+after the other, or in any order for who accepts other bits each time
+(``torch.ops.schedgen.attention_bwd_unordered``).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from schedgen.kernels import attention_arguments, attention_op, checks, keys, layouts, library
+from schedgen.kernels import attention_arguments, attention_op, checks, keys, layouts, library, turns
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
 from schedgen.kernels.operators import Operator
 
@@ -27,6 +28,9 @@ ARCHITECTURES = ("sm_90a", "sm_100a")
 UNORDERED = {"sm_90a": (64, 128), "sm_100a": (64,)}
 """Head dimensions for which there is one kernel of all gradients, which adds up in any order, by
 architecture: those with fewer model cycles than the two kernels have."""
+ORDERED = {"sm_90a": (64, 128), "sm_100a": ()}
+"""And for which it adds up in order, so that it gives the same bits each time: where that was
+measured to be faster than two kernels (docs/backward.md)."""
 
 
 def attention_backward(
@@ -56,6 +60,7 @@ def attention_backward(
         softmax_scale, causal: as they were passed to `attention`.
         deterministic: if False, the gradient of q may be a sum in any order, whose last bits are
             others in each call, where the model says that this takes less time (`UNORDERED`).
+            If True it is one in order, or none (`ORDERED`).
 
     Returns:
         The gradients of q, k and v, contiguous.
@@ -125,8 +130,12 @@ def _backward(
         shape = (*k.shape[:2], q.shape[2], k.shape[3])
         of_heads = k.new_empty(shape), v.new_empty(shape)
     given = (q, k, v, dout, lse2, delta)
-    compute = _in_one_walk if unordered and q.shape[3] in UNORDERED[arch] else _in_two_walks
-    compute(device, settings, given, (dq, *of_heads), scale)
+    if unordered and q.shape[3] in UNORDERED[arch]:
+        _in_one_walk(device, settings, given, (dq, *of_heads), scale)
+    elif q.shape[3] in ORDERED[arch]:
+        _in_one_walk(device, settings | {"ordered": "true"}, given, (dq, *of_heads), scale)
+    else:
+        _in_two_walks(device, settings, given, (dq, *of_heads), scale)
     if shared:
         for each, found in zip(of_heads, (dk, dv), strict=True):
             torch.sum(each.view(*k.shape[:3], -1, k.shape[3]), 3, out=found)
@@ -155,13 +164,15 @@ def _in_one_walk(
     results: tuple[Tensor, Tensor, Tensor],
     scale: float,
 ) -> None:
-    """The same by one kernel, which adds up the gradient of q in float32, in any order, and one
+    """The same by one kernel, which adds up the gradient of q in float32, in order or not, and one
     that rounds it.
     """
     dq, *of_heads = results
     total = layouts.room(given[4], dq.shape).zero_()  # float32, as lse2
     run = library.launcher(device, WHOLE, **settings)
-    run.launch((*given, *of_heads, total), (scale * math.log2(math.e),))
+    extents = dict(zip(("batch", "seq_q", "heads"), dq.shape[:3], strict=True))
+    told = turns.zeros(run.facts, extents, dq).values()
+    run.launch((*given, *of_heads, total, *told), (scale * math.log2(math.e),))
     library.launcher(device, CONVERT, dtype=settings["dtype"]).launch((total, dq), (scale,))
 
 

@@ -15,13 +15,11 @@ from torch import Tensor
 
 from schedgen.codegen.facts import Parameter, read_facts
 from schedgen.driver import lock_file
-from schedgen.expressions import parse
-from schedgen.kernels import cache, layouts, library, operators
+from schedgen.kernels import cache, layouts, library, operators, turns
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 from schedgen.kernels.launcher import DTYPES, architecture
 from schedgen.kernels.of_file import GeneratedKernel
 from schedgen.kernels.operators import Operator
-from schedgen.ordered import words
 from schedgen.stored import Store
 
 if TYPE_CHECKING:
@@ -130,10 +128,7 @@ class SpecKernel:
             if parameter.extents and parameter.name in given:
                 _fits(parameter, given[parameter.name], extents)
         like = next(value for value in given.values() if isinstance(value, Tensor))
-        return {
-            name: like.new_zeros(words(of, parse(trips), extents, {}), dtype=torch.int32)
-            for name, of, trips in self.facts.turns
-        }
+        return turns.zeros(self.facts, extents, like)
 
     def _fake(self, *arguments: Any) -> Tensor | tuple[Tensor, ...]:
         results = self._results(*arguments)

@@ -39,7 +39,7 @@ from schedgen.kernels import (
 )
 from schedgen.kernels.attention_arguments import GRADIENT_DIMS, HEAD_DIMS, dims
 from schedgen.kernels.attention_backward import ARCHITECTURES as DERIVED
-from schedgen.kernels.attention_backward import CONVERT, DELTA, QUERIES, UNORDERED, WHOLE
+from schedgen.kernels.attention_backward import CONVERT, DELTA, ORDERED, QUERIES, UNORDERED, WHOLE
 from schedgen.kernels.attention_backward import KEYS as KEYS_AND_VALUES
 from schedgen.kernels.attention_decode import COMBINE
 from schedgen.kernels.attention_decode import HEAD_DIMS as DECODED
@@ -172,6 +172,8 @@ def _gradients(target: str, dtype: str) -> Iterator[Shipped]:
         yield Shipped(QUERIES, target, settings)
         if head_dim in UNORDERED[TARGETS[target]]:
             yield Shipped(WHOLE, target, settings)
+        if head_dim in ORDERED[TARGETS[target]]:
+            yield Shipped(WHOLE, target, (*settings, ("ordered", "true")))
     yield Shipped(CONVERT, target, (("dtype", dtype),))
 
 

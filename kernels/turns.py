@@ -1,0 +1,31 @@
+"""Zeros by which output tiles of a kernel take turns to add (`schedgen.ordered`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from schedgen.codegen.facts import Facts
+from schedgen.expressions import parse
+from schedgen.ordered import words
+
+
+def zeros(facts: Facts, extents: Mapping[str, int], like: Tensor) -> dict[str, Tensor]:
+    """The arrays that a kernel needs for a problem of ``extents``, by their names, where ``like``
+    is.
+    """
+    given = tuple(extents.items())
+    return {
+        name: like.new_empty(_words(of, trips, given), dtype=torch.int32).zero_()
+        for name, of, trips in facts.turns
+    }
+
+
+@cache
+def _words(
+    of: tuple[tuple[str, int], ...], trips: str, extents: tuple[tuple[str, int], ...]
+) -> int:
+    return words(of, parse(trips), dict(extents), {})
