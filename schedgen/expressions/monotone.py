@@ -24,7 +24,7 @@ class Way(Enum):
 
 def way(formula: Expression, name: str) -> Way:
     """How ``formula`` changes with ``name``. Other names may be of any sign: a product or a
-    quotient is known only where its other factor, or its divisor, is a literal.
+    quotient is known only where its other factor, or its divisor, is a number.
     """
     if name not in {one.name for one in references(formula)}:
         return Way.SAME

@@ -55,7 +55,7 @@ def tensor_of(operation: str) -> str:
 def in_turns(program: Program, sums: Sequence[OrderedSum]) -> Program | None:
     """``program`` with its turns; None if a role does not add in one piece of its loop."""
     for one in sums:
-        roles = [_taking(role, one) for role in program.roles]
+        roles = [_taking(program, role, one) for role in program.roles]
         if sum(role is not None for role in roles) != 1:
             return None
         names = (await_turn(one.tensor), pass_turn(one.tensor))
@@ -107,11 +107,12 @@ def _ran(step: Step) -> str:
     return step.action.operation if isinstance(step.action, Run) else ""
 
 
-def _taking(role: RoleProgram, one: OrderedSum) -> RoleProgram | None:
-    """A role with the turns of a sum, if it is the one that adds."""
+def _taking(program: Program, role: RoleProgram, one: OrderedSum) -> RoleProgram | None:
+    """A role with the turns of a sum, if it is the one that adds, and stores nothing else."""
     places = [n for n, step in enumerate(role.loop) if _ran(step) in one.stores]
     steps = [role.loop[n] for n in places]
-    if {_ran(step) for step in steps} != {*one.stores} or len(steps) != len(one.stores):
+    copies = sum(_engine(program, step) is Engine.COPY_OUT for step in role.loop)
+    if {_ran(step) for step in steps} != {*one.stores} or copies != len(one.stores):
         return None
     shifts = {step.shift for step in steps}
     if len(shifts) > 1 or any(step.guard != EVERY for step in steps):
@@ -137,10 +138,10 @@ def _of_role(program: Program, role: RoleProgram, tensor: str) -> Iterator[str]:
         return
     begin, end = places
     ends = {(role.loop[n].shift, role.loop[n].guard) for n in places}
-    copies = [step for step in role.loop[begin:end] if _engine(program, step) is Engine.COPY_OUT]
-    if not copies or ends | {(step.shift, step.guard) for step in copies} != {
-        (role.loop[begin].shift, EVERY)
-    }:
+    every = [n for n, step in enumerate(role.loop) if _engine(program, step) is Engine.COPY_OUT]
+    copies = [role.loop[n] for n in every if begin < n < end]
+    ends |= {(step.shift, step.guard) for step in copies}
+    if not copies or len(copies) < len(every) or ends != {(role.loop[begin].shift, EVERY)}:
         yield f"{role.name} does not add to '{tensor}' in each turn that it takes"
 
 

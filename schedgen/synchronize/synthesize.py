@@ -88,8 +88,8 @@ def synchronized(
 
 
 def _whole(kernel: Kernel, program: Program) -> Program:
-    """``program`` with the teams of its roles, its claims of tiles, its turns to add, and what surrounds
-    them.
+    """``program`` with the teams of its roles, its claims of tiles, its turns to add, and what
+    surrounds them.
     """
     program = in_turn(program, dict(kernel.teams))
     if kernel.claim == "dynamic":
@@ -103,8 +103,8 @@ def _whole(kernel: Kernel, program: Program) -> Program:
     ordered = in_turns(program, ordered_sums(kernel))
     if ordered is None:
         raise ProgramError(
-            "the role that adds in turns does not do so in one piece of each iteration\n"
-            "  fix: say 'unordered: true' instead of 'ordered', or pin its stores elsewhere"
+            "the role that adds in turns stores something else in an iteration as well\n"
+            "  fix: give other stores of the body another 'role'"
         )
     return framed(ordered)
 

@@ -76,7 +76,7 @@ def test_too_few_words(capfd: pytest.CaptureFixture[str]) -> None:
     sizes = default_extents(kernel, {})
     with compiled(emit(proven, kernel), kernel, proven.program.arch) as made:
         inputs, results = random_inputs(kernel, sizes, 0), outputs(kernel, sizes)
-        with pytest.raises(Exception, match="0 blocks|grid"):
+        with pytest.raises(Exception, match=r"0 blocks|grid"):
             made.execute({**inputs, **results, "turns": torch.zeros(1, dtype=torch.int32)})
     assert "turns has 1 words, and there are 6 turns" in capfd.readouterr().out
 

@@ -78,6 +78,23 @@ def _vector(kernel: Compiled) -> Iterator[Module]:
     yield from _sums(kernel)
 
 
+def _in_turns(kernel: Compiled) -> Iterator[Module]:
+    """Turns that nobody awaits, or passes on, or too early, or those of others."""
+    body = kernel.code.body
+    for at, one in enumerate(body):
+        if one.name == "ld.acquire.gpu.global.b32":
+            yield kernel.changed(at, replace(one, modifiers=("relaxed", *one.modifiers[1:])))
+            assert body[at + 1].name == "setp.eq.b32"
+            yield kernel.changed(at + 1, replace(body[at + 1], modifiers=("ne", "b32")))
+        if one.name.startswith(("cp.async.bulk.wait_group", "cp.reduce.async.bulk")):
+            yield kernel.changed(at, None)
+        if one.name in ("fence.proxy.async.global", "st.release.gpu.global.b32"):
+            yield kernel.changed(at, None)
+        if one.name == "st.release.gpu.global.b32":
+            yield kernel.changed(at, replace(one, modifiers=("relaxed", *one.modifiers[1:])))
+            yield kernel.changed(at, replace(one, operands=(one.operands[0], Immediate(0))))
+
+
 def _added(kernel: Compiled) -> Iterator[Module]:
     """Sums that are stored, or are smallest elements, stores that add, copies that are lost."""
     for at, one in enumerate(kernel.code.body):
@@ -117,6 +134,7 @@ def test_global_memory_is_read_for_formulas_only(of_spec: OfSpec) -> None:
         ("row_kept_in_registers", _bands),
         ("vector_written_over", _vector),
         ("sums", _added),
+        ("sums_in_order", _in_turns),
     ],
 )
 def test_they_are_their_programs(
