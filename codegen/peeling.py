@@ -39,6 +39,7 @@ from schedgen.expressions import (
 )
 from schedgen.expressions.solving import OPPOSITE
 from schedgen.kernel import Kind, Operation
+from schedgen.program.added import is_added
 from schedgen.program.model import RoleProgram, Run
 from schedgen.tensors import PARTLY, Place
 
@@ -75,7 +76,7 @@ def whole_turns(plan: Plan, role: RoleProgram) -> Range | None:
     """
     found: Range | None = None
     for step in role.loop:
-        if isinstance(step.action, Run):
+        if isinstance(step.action, Run) and not is_added(step.action.operation):
             operation = plan.operation(step.action.operation)
             if masks(operation):
                 kept = _of_mask(plan, operation)
@@ -91,7 +92,8 @@ def full_until(plan: Plan, role: RoleProgram, turns: Range) -> bool:
     for all that asks for it.
     """
     steps = ((s.shift, s.action.operation) for s in role.loop if isinstance(s.action, Run))
-    shifts = {shift for shift, name in steps if masks(plan.operation(name))}
+    kernels = ((shift, name) for shift, name in steps if not is_added(name))
+    shifts = {shift for shift, name in kernels if masks(plan.operation(name))}
     return {Range(end=code("{}", WHOLE_BLOCKS)).later(shift) for shift in shifts} == {turns}
 
 

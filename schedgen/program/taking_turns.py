@@ -21,7 +21,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from schedgen.ordered import OrderedSum
-from schedgen.program.model import EVERY, Program, RoleProgram, Run, Step, Wait
+from schedgen.program.model import (
+    EVERY,
+    Arrive,
+    Program,
+    RoleProgram,
+    Run,
+    Step,
+    Wait,
+    WaitGroup,
+)
 from schedgen.program.operations import Engine, TileOperation
 
 _AWAIT, _PASS = "await turn: ", "pass turn: "
@@ -120,12 +129,20 @@ def _taking(program: Program, role: RoleProgram, one: OrderedSum) -> RoleProgram
     first, last, shift = places[0], places[-1], steps[0].shift
     while first and isinstance(role.loop[first - 1].action, Wait):
         first -= 1  # the tile before may take longer than the threads whose tile is added
+    while last + 1 < len(role.loop) and _frees(role.loop[last + 1], steps[0]):
+        last += 1  # slots are free once they have been read, which is before all is written
     turn = Step(Run(await_turn(one.tensor)), shift, why="the tile before has added its part")
     over = Step(Run(pass_turn(one.tensor)), shift, why="the parts of this tile are there")
     loop = role.loop
     return replace(
         role, loop=(*loop[:first], turn, *loop[first : last + 1], over, *loop[last + 1 :])
     )
+
+
+def _frees(step: Step, copy: Step) -> bool:
+    """Whether a step is one behind a copy, of the same iteration, that hands its storage back."""
+    same = (step.shift, step.guard) == (copy.shift, copy.guard)
+    return same and isinstance(step.action, WaitGroup | Arrive)
 
 
 def _of_role(program: Program, role: RoleProgram, tensor: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -57,6 +58,8 @@ class StandIn:
     def __init__(self, calls: list[str], name: str) -> None:
         self.calls, self.name = calls, name
         self.zeros = {d: torch.zeros(8, dtype=d) for d in (torch.bfloat16, torch.float16)}
+        turns = ("turns", (("batch", 1), ("heads", 1)), "ceil(seq_q / 64)")
+        self.facts = SimpleNamespace(turns=(turns,) if "_ordered" in name else ())
 
     def launch(self, tensors: Sequence[Tensor], scalars: Sequence[float] = ()) -> None:
         self.calls.append(self.name)
@@ -301,6 +304,10 @@ def _backward(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) ->
         return
     q, k, v, do, lse2, delta, *found = tensors
     (scale,) = scalars
+    if "_ordered" in name:
+        words, blocks = found.pop(), -(-q.shape[1] // 64)
+        assert (words.dtype, words.numel()) == (torch.int32, q.shape[0] * q.shape[2] * blocks)
+        assert not words.any()
     k, v = (x.float().repeat_interleave(q.shape[2] // x.shape[2], 2) for x in (k, v))
     p = torch.exp2(torch.einsum("bqhd,bkhd->bhqk", q.float(), k) * scale - lse2[..., None])
     if "causal" in name:

@@ -58,9 +58,9 @@ def test_gradients_are_those_of_float64(
         assert near(mine, its)
         assert mine.dtype == operand.dtype
         assert mine.shape == operand.shape
-    end = f"_head_dim{q.shape[3]}_{dtype}" + "_causal" * causal + ".py"
-    kernels = [f"attention_bwd_{name}_sm_90a" for name in ("kv", "q")]
-    names = [f"attention_bwd_delta_sm_90a_{dtype}.py", *(name + end for name in kernels)]
+    end = f"_head_dim{q.shape[3]}_{dtype}" + "_causal" * causal + "_ordered.py"
+    names = [f"attention_bwd_delta_sm_90a_{dtype}.py", f"attention_bwd_sm_90a{end}"]
+    names.append(f"attention_bwd_convert_sm_90a_{dtype}.py")
     assert launches[1:] == names
 
 
@@ -93,6 +93,23 @@ def test_order_is_kept_where_that_is_no_slower(
     attention_backward(torch.ones_like(out), q, k, v, out, lse, deterministic=False)
     one_walk = any("convert" in name for name in launches[before:])
     assert one_walk == (head_dim in UNORDERED[arch])
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_without_sums_over_blocks(
+    launches: list[str], monkeypatch: pytest.MonkeyPatch, causal: bool, dtype: str
+) -> None:
+    """By two kernels, where none takes turns."""
+    monkeypatch.setattr(keys, "architecture", lambda device: "sm_100a")  # pyright: ignore
+    q, k, v = (x.to(TYPES[dtype]).requires_grad_() for x in operands(2, 5, 9, 4, 2))  # type: ignore[arg-type]
+    out = attention(q, k, v, causal=causal)
+    dout = torch.randn(out.shape).to(out.dtype)
+    found = torch.autograd.grad(out, (q, k, v), dout)
+    assert all(map(near, found, derived(q, k, v, q.shape[3] ** -0.5, causal, dout, None)))
+    end = f"_sm_90a_head_dim{q.shape[3]}_{dtype}" + "_causal" * causal + ".py"
+    names = [f"delta_sm_90a_{dtype}.py", f"kv{end}", f"q{end}"]
+    assert launches[1:] == [f"attention_bwd_{name}" for name in names]
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
