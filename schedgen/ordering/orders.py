@@ -4,6 +4,10 @@ What threads did becomes visible elsewhere only through fences: an access by thr
 memory before an asynchronous one needs the proxy fence, tensor-memory accesses need their own wait
 and a fence on each side. So a way has to start at the last of the fences that follow the first
 access in its role, and to end at a fence that precedes the second.
+
+Products of a warpgroup are done one after the other, which is enough for memory. Registers that
+one has as its left operand, or for its results, are its own until it is complete: another product
+that needs them for something else may not even be issued before the first one was waited for.
 """
 
 from __future__ import annotations
@@ -79,6 +83,8 @@ class Orders:
             return None
         kind, distance = self.fence_between(conflict), conflict.distance
         ends = [(second, 0)] if kind is None else list(self._fences_before(second, kind))
+        if self.awaited(conflict):
+            ends = [(self.graph.issue_event(second), 0)]
         for reach in self._searches(conflict, source):
             for end, before in ends:
                 point = self.find(reach, conflict.kind, distance - before, end)
@@ -153,6 +159,27 @@ class Orders:
         if space is Space.TMEM and not queue and not self._same_threads(conflict):
             return FenceKind.TMEM_AFTER
         return None
+
+    def awaited(self, conflict: Conflict) -> bool:
+        """Whether two products share registers that both do not have as the same accumulators, so
+        that the second one may be issued only when the first one is known to be complete.
+
+        In between the compiler, which moves registers around, would have to wait itself: it then
+        lets each product of the loop wait for the one before ("serialized"). PTX ISA: registers of
+        a product, accumulators of another shape among them, are touched after its wait_group only.
+        """
+        space = self.program.allocation[conflict.first.allocation].space
+        if space is not Space.REGISTERS or self._engines(conflict) != (Engine.WGMMA, Engine.WGMMA):
+            return False
+        operation = self.program.operation
+        chained = conflict.first.buffer == conflict.second.buffer and all(
+            operation[name].accumulates(access)
+            for name, access in (
+                (conflict.before, conflict.first),
+                (conflict.after, conflict.second),
+            )
+        )
+        return not chained
 
     def _engines(self, conflict: Conflict) -> tuple[Engine, Engine]:
         operation = self.program.operation

@@ -132,3 +132,7 @@ class TileOperation:
     hold: tuple[int, int]
     busy: int = 0
     units: tuple[tuple[str, int], ...] = ()
+
+    def accumulates(self, access: Access) -> bool:
+        """Whether a product has results in the tile of ``access``; others are operands."""
+        return any(other.write and other.buffer == access.buffer for other in self.accesses)
