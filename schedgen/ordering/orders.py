@@ -21,7 +21,7 @@ from schedgen.ordering.conflicts import Conflict, Kind
 from schedgen.ordering.graph import event_graph
 from schedgen.ordering.reach import Point, Reach, Span
 from schedgen.program.model import Fence, FenceKind, Program, Step
-from schedgen.program.operations import Engine
+from schedgen.program.operations import Engine, taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,15 +171,8 @@ class Orders:
         space = self.program.allocation[conflict.first.allocation].space
         if space is not Space.REGISTERS or self._engines(conflict) != (Engine.WGMMA, Engine.WGMMA):
             return False
-        operation = self.program.operation
-        chained = conflict.first.buffer == conflict.second.buffer and all(
-            operation[name].accumulates(access)
-            for name, access in (
-                (conflict.before, conflict.first),
-                (conflict.after, conflict.second),
-            )
-        )
-        return not chained
+        one, other = (self.program.operation[n] for n in (conflict.before, conflict.after))
+        return taken(one, conflict.first, other, conflict.second)
 
     def _engines(self, conflict: Conflict) -> tuple[Engine, Engine]:
         operation = self.program.operation

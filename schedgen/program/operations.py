@@ -133,6 +133,18 @@ class TileOperation:
     busy: int = 0
     units: tuple[tuple[str, int], ...] = ()
 
-    def accumulates(self, access: Access) -> bool:
-        """Whether a product has results in the tile of ``access``; others are operands."""
-        return any(other.write and other.buffer == access.buffer for other in self.accesses)
+
+def taken(one: TileOperation, first: Access, other: TileOperation, second: Access) -> bool:
+    """Whether ``other``, a product, needs registers that ``one``, a product before it, has for
+    something else until it is complete: as its left operand, or for other results.
+
+    ``first`` and ``second`` are accesses of theirs to registers. Products that add to the same tile
+    may follow each other at once.
+    """
+    if not (first.overlaps(second) and (first.write or second.write)):
+        return False
+    results = [
+        {access.buffer for access in operation.accesses if access.write}
+        for operation in (one, other)
+    ]
+    return first.buffer != second.buffer or first.buffer not in results[0] & results[1]
