@@ -58,6 +58,15 @@ def guest(*steps: Action) -> Program:
 SCORES = (FENCE, Run("SCORES"), WaitGroup("SCORES"), Run("ROUND"), FENCE, Run("VALUES"))
 
 
+def written_by_threads(*steps: Action) -> Program:
+    """Threads write the left operand of a product."""
+    return one_role(
+        *steps,
+        ROUND=(Engine.THREADS, (tile("P", 0, write=True),)),
+        VALUES=(Engine.WGMMA, (tile("P", 1),)),
+    )
+
+
 def turns(*steps: Action) -> Program:
     """Two products have results of different shapes in the same registers, one after the other."""
     return one_role(
@@ -93,6 +102,7 @@ BOTH = (Run("ONE"), WaitGroup("ONE"), Run("OTHER"), WaitGroup("OTHER"))
     "right",
     [
         guest(*SCORES, WaitGroup("VALUES")),
+        written_by_threads(Run("ROUND"), FENCE, Run("VALUES"), WaitGroup("VALUES")),
         turns(*BOTH),
         result_as_operand(*BOTH),
         sum_of_two(*BOTH),
@@ -113,6 +123,7 @@ def test_what_is_waited_for_is_accepted(method: Method, right: Program) -> None:
             guest(FENCE, Run("SCORES"), WaitGroup("VALUES", 1), *SCORES[2:]),
             {("VALUES", "SCORES")},
         ),
+        (written_by_threads(Run("ROUND"), FENCE, Run("VALUES")), {("VALUES", "ROUND")}),
         (turns(Run("ONE"), Run("OTHER"), WaitGroup("OTHER")), {("ONE", "OTHER")}),
         (turns(Run("ONE"), WaitGroup("ONE"), Run("OTHER")), {("OTHER", "ONE")}),
         (result_as_operand(Run("ONE"), Run("OTHER"), WaitGroup("OTHER")), {("ONE", "OTHER")}),
