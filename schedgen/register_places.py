@@ -1,10 +1,11 @@
-"""Which registers of threads pieces of tiles share."""
+"""Which registers of threads pieces of tiles share, and which ones products keep."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from schedgen.kernel import Kernel, Piece, Region
+from schedgen.edges import Edge
+from schedgen.kernel import Kernel, Piece, Region, Space
 
 
 def register_places(kernel: Kernel, piece: str) -> tuple[str, ...]:
@@ -29,3 +30,31 @@ def _hosts(kernel: Kernel, one: Piece, region: Region) -> Iterator[str]:
         for other in kernel.pieces:
             if other.region == option.host and one.overlaps(other, shift=option.column):
                 yield other.name
+
+
+def taken_registers(kernel: Kernel, edge: Edge) -> bool:
+    """Whether ``edge`` is about registers that are not the accumulators of both of its operations.
+
+    A product has those until it is complete, so the order of products is not enough.
+    """
+    one, other = (_in_registers(kernel, edge, name) for name in (edge.src, edge.dst))
+    return any(
+        (writes or rewrites)
+        and not (writes and rewrites and piece == same)
+        and (piece == same or kernel.piece[piece].region != kernel.piece[same].region)
+        for piece, writes in one.items()
+        for same, rewrites in other.items()
+    )
+
+
+def _in_registers(kernel: Kernel, edge: Edge, name: str) -> dict[str, bool]:
+    """Pieces of what ``edge`` is about that an operation has in registers, and whether it writes
+    them.
+    """
+    operation = kernel.operation[name]
+    found: dict[str, bool] = {}
+    for piece in (*(read.piece for read in operation.reads), *operation.writes):
+        region = kernel.region_of(piece)
+        if region.space is Space.REGISTERS and {region.name, region.ring} & set(edge.about):
+            found[piece] = piece in operation.writes
+    return found

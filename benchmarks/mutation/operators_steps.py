@@ -161,6 +161,34 @@ def late_wait_group(program: Program) -> Iterator[Change]:
             yield _behind(site, other)
 
 
+def overtaken_wait_group(program: Program) -> Iterator[Change]:
+    """A wait_group of the loop behind the next product of the warpgroup, in the next turn if that
+    is the first one there: that product may need registers of the one that is waited for.
+    """
+
+    def product(step: Step) -> bool:
+        action = step.action
+        return isinstance(action, Run) and program.operation[action.operation].engine is _PRODUCTS
+
+    for site in sites(program, WaitGroup):
+        if site.section != "loop":
+            continue
+        other = site.next(product)
+        if other is not None:
+            yield _behind(site, other)
+            continue
+        first = next((place for place, step in enumerate(site.steps) if product(step)), None)
+        if first is not None:
+            kept = (*site.steps[: site.place], *site.steps[site.place + 1 :])
+            later = replace(site.step, shift=site.step.shift + 1)
+            steps = (*kept[: first + 1], later, *kept[first + 1 :])
+            what = f"{site.name} behind the next {describe(site.steps[first])}"
+            yield Change(what, site.with_steps(steps), site)
+
+
+_PRODUCTS = Engine.WGMMA
+
+
 def _behind(site: Site, other: int) -> Change:
     what = f"{site.name} behind {describe(site.steps[other])}"
     return Change(what, site.behind(other), site)

@@ -63,6 +63,7 @@ OPERATORS = (
     _operator("fence behind signal", "M6", steps.fence_behind_signal, RACE),
     _operator("fence before wait", "M6", steps.fence_before_wait, RACE),
     _operator("wait_group behind signal", "M8", steps.late_wait_group, RACE),
+    _operator("wait_group behind product", "M8", steps.overtaken_wait_group, RACE),
     _operator("wait_group of one less", "M8", steps.wrong_wait_group, RACE),
     _operator("phase flipped", "M10", steps.flipped_phase, RACE, PHASE, DEADLOCK, COUNT),
     _operator("wait number", "M10", steps.wrong_number, RACE, PHASE, DEADLOCK, COUNT),

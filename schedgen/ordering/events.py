@@ -219,6 +219,10 @@ class EventGraph:
         """The event at which the operation of the step ``run`` begins: made right after it."""
         return run if run in self.end_of else run + 1
 
+    def issue_event(self, begin: int) -> int:
+        """The step that issues what begins at the event ``begin``: the same one for threads."""
+        return begin if self.events[begin].part == "step" else begin - 1
+
     def same_wait(self, ahead: int, event: int) -> bool:
         """Whether an event of `ahead` stands for what the wait ``event`` sees."""
         action, other = self.step(ahead).action, self.step(event).action

@@ -4,6 +4,10 @@ What threads did becomes visible elsewhere only through fences: an access by thr
 memory before an asynchronous one needs the proxy fence, tensor-memory accesses need their own wait
 and a fence on each side. So a way has to start at the last of the fences that follow the first
 access in its role, and to end at a fence that precedes the second.
+
+Products of a warpgroup are done one after the other, which is enough for memory. Registers that
+one has as its left operand, or for its results, are its own until it is complete: another product
+that needs them for something else may not even be issued before the first one was waited for.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from schedgen.ordering.conflicts import Conflict, Kind
 from schedgen.ordering.graph import event_graph
 from schedgen.ordering.reach import Point, Reach, Span
 from schedgen.program.model import Fence, FenceKind, Program, Step
-from schedgen.program.operations import Engine
+from schedgen.program.operations import Engine, taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,8 @@ class Orders:
             return None
         kind, distance = self.fence_between(conflict), conflict.distance
         ends = [(second, 0)] if kind is None else list(self._fences_before(second, kind))
+        if self.awaited(conflict):
+            ends = [(self.graph.issue_event(second), 0)]
         for reach in self._searches(conflict, source):
             for end, before in ends:
                 point = self.find(reach, conflict.kind, distance - before, end)
@@ -153,6 +159,20 @@ class Orders:
         if space is Space.TMEM and not queue and not self._same_threads(conflict):
             return FenceKind.TMEM_AFTER
         return None
+
+    def awaited(self, conflict: Conflict) -> bool:
+        """Whether two products share registers that both do not have as the same accumulators, so
+        that the second one may be issued only when the first one is known to be complete.
+
+        In between the compiler, which moves registers around, would have to wait itself: it then
+        lets each product of the loop wait for the one before ("serialized"). PTX ISA: registers of
+        a product, accumulators of another shape among them, are touched after its wait_group only.
+        """
+        space = self.program.allocation[conflict.first.allocation].space
+        if space is not Space.REGISTERS or self._engines(conflict) != (Engine.WGMMA, Engine.WGMMA):
+            return False
+        one, other = (self.program.operation[n] for n in (conflict.before, conflict.after))
+        return taken(one, conflict.first, other, conflict.second)
 
     def _engines(self, conflict: Conflict) -> tuple[Engine, Engine]:
         operation = self.program.operation

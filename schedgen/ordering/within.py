@@ -121,7 +121,7 @@ def _plain(orders: Orders, conflict: Conflict) -> Reason | None:
     """What orders two operations whatever else there is: their thread, or a queue."""
     operation, names = orders.program.operation, (conflict.before, conflict.after)
     engines = {operation[name].engine for name in names}
-    if len(engines) > 1:
+    if len(engines) > 1 or orders.awaited(conflict):
         return None
     (engine,) = engines
     if engine in (Engine.TENSOR, Engine.WGMMA):

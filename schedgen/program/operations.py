@@ -132,3 +132,19 @@ class TileOperation:
     hold: tuple[int, int]
     busy: int = 0
     units: tuple[tuple[str, int], ...] = ()
+
+
+def taken(one: TileOperation, first: Access, other: TileOperation, second: Access) -> bool:
+    """Whether ``other``, a product, needs registers that ``one``, a product before it, has for
+    something else until it is complete: as its left operand, or for other results.
+
+    ``first`` and ``second`` are accesses of theirs to registers. Products that add to the same tile
+    may follow each other at once.
+    """
+    if not (first.overlaps(second) and (first.write or second.write)):
+        return False
+    results = [
+        {access.buffer for access in operation.accesses if access.write}
+        for operation in (one, other)
+    ]
+    return first.buffer != second.buffer or first.buffer not in results[0] & results[1]

@@ -2,7 +2,8 @@
 
 Of two conflicting accesses the earlier one ends with an event, and the later one begins with one.
 Fences move both: what threads did is done for others only after the fences that follow it, and what
-tensor memory held before the last fence of the reader does not count as seen.
+tensor memory held before the last fence of the reader does not count as seen. Registers of a
+product belong to it until it is complete, whatever its queue does next.
 """
 
 from __future__ import annotations
@@ -146,7 +147,12 @@ class _Fences:
             end = self._next(earlier.role, kind, earlier.position)
             return later.event, end, kind if end == self.never else ""
         if same_role and same_engine and earlier.engine is not Engine.COPY_IN:
-            return later.event, earlier.event, ""  # program order, or the role's own queue
+            # Program order, or the role's own queue; registers of a product are not free before
+            # threads know that it is complete.
+            taken = allocation.space is Space.REGISTERS and not self._accumulate(earlier, later)
+            if taken and earlier.engine is Engine.WGMMA:
+                return later.event, self.case.completion[earlier.event], ""
+            return later.event, earlier.event, ""
         begin = later.event
         if not same_role and _publishing(allocation.space, earlier, later) == _BEHIND:
             # Threads of two parts of a role: those of the later one have the fence before it.
@@ -158,6 +164,15 @@ class _Fences:
         if begin == self.never:
             return later.event, self.never, FenceKind.TMEM_AFTER
         return begin, end[0], end[1]
+
+    def _accumulate(self, earlier: Touch, later: Touch) -> bool:
+        """Whether two products have their results in the same tile."""
+        written = [
+            {access.buffer for access in self.case.operation(touch.event).accesses if access.write}
+            for touch in (earlier, later)
+        ]
+        tiles = {earlier.access.buffer, later.access.buffer}
+        return len(tiles) == 1 and tiles <= written[0] & written[1]
 
     def _end(self, allocation: Allocation, earlier: Touch, later: Touch) -> tuple[int, str]:
         if earlier.engine.asynchronous:

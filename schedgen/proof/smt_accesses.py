@@ -21,6 +21,8 @@ class Touch:
     engine: Engine
     access: Access
     section: int
+    accumulates: bool = False
+    """Whether the operation writes the tile: what a product only reads is an operand."""
 
     @property
     def plain(self) -> bool:
@@ -46,8 +48,13 @@ def touches(program: Program) -> list[Touch]:
             if isinstance(step.action, Run):
                 operation = program.operation[step.action.operation]
                 section = 0 if number < first else 1 if number < last else 2
+                name, engine = operation.name, operation.engine
+                written = {access.buffer for access in operation.accesses if access.write}
                 found.extend(
-                    Touch(role, number, step, operation.name, operation.engine, access, section)
+                    Touch(
+                        *(role, number, step, name, engine, access, section),
+                        accumulates=access.buffer in written,
+                    )
                     for access in operation.accesses
                 )
     return found

@@ -115,6 +115,18 @@ def fence_before(program: Program, one: Touch, other: Touch) -> FenceKind | None
     return None
 
 
+def needs_wait(program: Program, one: Touch, other: Touch) -> bool:
+    """Whether the order of the queue is not enough for two products of a warpgroup: registers of
+    the earlier one are its own until it was waited for, unless both accumulate in them.
+    """
+    if program.allocation[one.access.allocation].space is not Space.REGISTERS:
+        return False
+    if not (one.engine is other.engine is Engine.WGMMA):
+        return False
+    both = {one.access.buffer} == {other.access.buffer} and one.accumulates and other.accumulates
+    return not both
+
+
 def _registers(program: Program, one: Touch, other: Touch) -> bool:
     """Whether a product uses registers that threads touched."""
     space = program.allocation[one.access.allocation].space

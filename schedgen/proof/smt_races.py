@@ -17,7 +17,7 @@ from schedgen.kernel import Space
 from schedgen.program.model import EVERY, Fence, FenceKind, RoleProgram
 from schedgen.program.operations import Engine
 from schedgen.proof.smt_accesses import Touch, conflicts, same_slot, slots_of
-from schedgen.proof.smt_pairs import Pair, fence_before, fences_after
+from schedgen.proof.smt_pairs import Pair, fence_before, fences_after, needs_wait
 from schedgen.proof.smt_question import Question
 from schedgen.proof.smt_window import Condition, Event, Instant, Term, Window, both, condition
 
@@ -175,7 +175,8 @@ class Races:
             (done,) = fences_after(self.program, one, other)
             end = self._bound(one.role, first, (done,), after=True)
             return begin, end, (done,)
-        if same_agent and one.engine in (Engine.THREADS, Engine.TENSOR, Engine.WGMMA):
+        queued = one.engine in (Engine.THREADS, Engine.TENSOR, Engine.WGMMA)
+        if same_agent and queued and not needs_wait(self.program, one, other):
             return begin, end, ()
         if one.engine.asynchronous:
             end = window.time(first._replace(kind="done"))

@@ -20,7 +20,7 @@ from schedgen.errors import Diagnostic, SchedgenError
 from schedgen.kernel import LOADS, Kernel, Operation, Space
 from schedgen.machine import Cost, Machine, RoleClass, price
 from schedgen.reasons import Reason, ReasonKind
-from schedgen.register_places import register_places
+from schedgen.register_places import register_places, taken_registers
 
 
 class ProblemError(SchedgenError, ValueError):
@@ -222,7 +222,7 @@ def build_problem(
     groups = _groups(kernel, machine, costs)
     group_of = {name: group.name for group in groups for name in group.operations}
     dependences = tuple(
-        _dependence(edge, costs, machine, end, group_of[edge.src] == group_of[edge.dst])
+        _dependence(edge, costs, _queue(kernel, edge, costs, machine, group_of), end)
         for edge in graph.edges
     )
     synchronization = _synchronization(kernel, graph, costs, machine, group_of)
@@ -239,11 +239,22 @@ def shared_queue(src: Cost, dst: Cost, machine: Machine, *, one_role: bool = Fal
     return next((unit for unit in common if machine.in_order(unit, one_role=one_role)), None)
 
 
-def _dependence(
-    edge: Edge, costs: Mapping[str, Cost], machine: Machine, end: str, one_role: bool
-) -> Dependence:
+def _queue(
+    kernel: Kernel,
+    edge: Edge,
+    costs: Mapping[str, Cost],
+    machine: Machine,
+    group_of: Mapping[str, str],
+) -> str | None:
+    """The unit whose order is all that ``edge`` needs, if there is one."""
+    if edge.kind is not EdgeClass.ORDER and taken_registers(kernel, edge):
+        return None
+    one_role = group_of[edge.src] == group_of[edge.dst]
+    return shared_queue(costs[edge.src], costs[edge.dst], machine, one_role=one_role)
+
+
+def _dependence(edge: Edge, costs: Mapping[str, Cost], queue: str | None, end: str) -> Dependence:
     src, dst = costs[edge.src], costs[edge.dst]
-    queue = shared_queue(src, dst, machine, one_role=one_role)
     if queue is not None:
         return Dependence(edge, src.cycles(queue), 0)
     match edge.kind:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise, product
 
 from schedgen.edges import RingOption, home_choice, ring_choice, ring_options
-from schedgen.kernel import AliasOption, Piece, Region, Ring
+from schedgen.kernel import AliasOption, Piece, Region, Ring, Space
 from schedgen.solver.decisions import Decisions
 from schedgen.solver.verify_facts import Facts, Value
 
@@ -56,14 +56,15 @@ class Timeline:
         """The role that issues operation ``name``."""
         return self.decisions.role[self.facts.group_of[name]]
 
-    def after(self, one: str, other: str, cycles: int) -> int:
+    def after(self, one: str, other: str, cycles: int, *, complete: bool = False) -> int:
         """``cycles`` from the start of ``one``, and a hand-off if ``other`` is in another role.
 
-        A unit that executes both in issue order needs no more than to be free again.
+        A unit that executes both in issue order needs no more than to be free again, unless ``one``
+        has to be ``complete``.
         """
         costs, machine = self.facts.costs, self.facts.machine
         one_role = self.role(one) == self.role(other)
-        for unit, busy in costs[one].units:
+        for unit, busy in () if complete else costs[one].units:
             in_order = machine.in_order(unit, one_role=one_role)
             if in_order and unit in dict(costs[other].units):
                 return busy
@@ -105,7 +106,8 @@ def check_storage(line: Timeline) -> None:
 def _check_reads(line: Timeline, value: Value) -> None:
     for (reader, distance), iteration in product(value.reads, range(line.iterations)):
         writer, later = value.writer, iteration + distance
-        latency = line.after(writer, reader, line.facts.latency(writer))
+        complete = _keeps(line, value, writer, value.piece, reader)
+        latency = line.after(writer, reader, line.facts.latency(writer), complete=complete)
         ready, begin = line.time(writer, iteration) + latency, line.time(reader, later)
         if begin < ready:
             line.report(
@@ -207,13 +209,25 @@ def _check_handover(line: Timeline, one: Instance, other: Instance) -> None:
     ]
     written = (value.writer, iteration, line.facts.latency(value.writer))
     for name, when, cycles in uses or [written]:
-        end = line.time(name, when) + line.after(name, writer, cycles)
+        complete = _keeps(line, value, name, successor.piece, writer)
+        end = line.time(name, when) + line.after(name, writer, cycles, complete=complete)
         if begin < end and (name, when) != (writer, later):
             line.report(
                 ("overwrite", value.piece, name, successor.piece, writer),
                 f"{writer} of iteration {later} writes {successor.piece} at cycle {begin} over "
                 f"{value.piece}, which {name} of iteration {when} needs until cycle {end}",
             )
+
+
+def _keeps(line: Timeline, value: Value, name: str, piece: str, other: str) -> bool:
+    """Whether ``value`` is in registers that ``name`` has until it is complete, even if a unit
+    executes ``other``, which has ``piece`` there, after it: unless both have their results there.
+    """
+    kernel = line.facts.kernel
+    if kernel.region_of(value.piece).space is not Space.REGISTERS:
+        return False
+    both = [value.piece in kernel.operation[who].writes for who in (name, other)]
+    return value.piece != piece or not all(both)
 
 
 def check_sequence(

@@ -12,10 +12,11 @@ need not be an execution, and who asks for such a program has to check that it c
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from schedgen.kernel import Kernel, Operation, Phase
+from schedgen.kernel import Kernel, Operation, Phase, Space
 from schedgen.program.model import (
     EVERY,
     FIRST,
@@ -35,7 +36,7 @@ from schedgen.program.model import (
     WaitGroup,
     When,
 )
-from schedgen.program.operations import Engine, Number
+from schedgen.program.operations import Engine, Number, taken
 from schedgen.roles import RoleKind
 from schedgen.schedule import Schedule
 from schedgen.synchronize.build import ProgramError
@@ -121,8 +122,19 @@ class Layout:
                     continue
                 gaps = {n: (self.start[n] - self.start[name]) % ii or ii for n in products}
                 following = min(gaps, key=lambda n, gaps=gaps: gaps[n])
+                if self._takes(name, following):
+                    continue
                 if self.done(name) - self.start[name] <= gaps[following]:
                     yield name, (following, gaps[following])
+
+    def _takes(self, product: str, following: str) -> bool:
+        """Whether a product needs registers that the one before it keeps until it is complete."""
+        one, other = (self.skeleton.operation[name] for name in (product, following))
+        spaces = {allocation.name: allocation.space for allocation in self.skeleton.allocations}
+        return any(
+            spaces[first.allocation] is Space.REGISTERS and taken(one, first, other, second)
+            for first, second in itertools.product(one.accesses, other.accesses)
+        )
 
     def _first_touch(self, product: str, others: Sequence[str]) -> tuple[str, int]:
         """The first of ``others`` that touches what ``product`` does when that is complete, and how

@@ -15,6 +15,7 @@ from schedgen.machine_file import read_machine
 from schedgen.program.model import Program
 from schedgen.spec.reader import read_spec
 from schedgen.synchronize.synthesize import synthesize
+from tests.codegen.examples import SPECS
 from tests.schedgen.program.examples import gemm
 
 SOUND = {Outcome.KILLED, Outcome.EQUIVALENT}
@@ -54,6 +55,7 @@ def test_a_sample_has_every_operator() -> None:
     # Nothing on this machine is issued by warpgroups, and no tensor memory is stored to.
     missing = {"wgmma fence removed", "wait::st removed", "wait_group of one less"}
     missing |= {"signal behind wait", "meeting removed", "meeting of each warp"}  # there is none
+    missing |= {"wait_group behind product"}
     missing |= {"pace removed"}  # nor is there an order of pace
     assert {operator.name for operator in OPERATORS} - set(every) == missing
 
@@ -70,6 +72,15 @@ def test_nothing_of_a_small_program_can_be_left_out() -> None:
     for mutant in mutants(gemm(2)):
         if mutant.operator.name in REMOVALS:
             assert check(mutant) is Outcome.KILLED
+
+
+def test_products_that_overtake_a_wait() -> None:
+    """The next product has its results where the one that was to be waited for has an operand."""
+    program = shipped(str(SPECS / "product_guest.yaml"), "h200")
+    (operator,) = (one for one in OPERATORS if one.name == "wait_group behind product")
+    found = {mutant.what: check(mutant) for mutant in mutants(program, [operator])}
+    assert {what for what in found if "wait_group PC" in what}
+    assert set(found.values()) == {Outcome.KILLED}, found
 
 
 @pytest.mark.slow

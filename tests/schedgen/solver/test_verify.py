@@ -24,6 +24,7 @@ from schedgen.solver.search import search, smallest
 from schedgen.solver.verify import verify
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import read_spec
+from tests.codegen.examples import SPECS
 from tests.schedgen.shipped import targets
 
 Solved = tuple[Problem, Decisions]
@@ -206,6 +207,17 @@ def test_a_late_overwrite_is_named() -> None:
     start = {**made.start, "PV[1]": made.start["QK[1]"] + made.ii}
     words = ("QK[1]", "writes S[1]", "over P[1]", "PV[1]")
     only(problem, replace(made, start=start), *words)
+
+
+def test_registers_of_a_product_are_named() -> None:
+    """Those of its left operand, over which the next product writes: their order is not enough."""
+    problem, made = solved(str(SPECS / "product_guest.yaml"), "h200")
+    assert verify(problem, made) == ()
+    # TENSOR is free again when the next product starts, and this one is not complete.
+    last = made.start["AB[0]"] + made.ii - problem.costs["PC[0]"].cycles("TENSOR")
+    start = {**made.start, "PC[0]": last}
+    only(problem, replace(made, start=start), "AB[0]", "writes S[0]", "over rP[0]", "PC[0]")
+    assert not legal(problem, replace(made, start=start))
 
 
 def test_an_early_read_is_named() -> None:
