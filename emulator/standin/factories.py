@@ -12,6 +12,7 @@ runtime in C++ before that, which a build of torch without CUDA does not have.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import wraps
@@ -33,6 +34,7 @@ _PINNED = (
 def divert_factories(stack: ExitStack) -> None:
     """Make ``torch.tensor(…, device="cuda")``, ``Tensor.to`` and the like work."""
     _device_constructors()  # finds the functions of torch once, to which it gives default devices
+    stack.callback(_forget)
     for name in _FROM_DATA:
         set_attribute(stack, torch, name, _from_data(getattr(torch, name)))
     for name in _PINNED:
@@ -46,6 +48,15 @@ def divert_factories(stack: ExitStack) -> None:
         "new_empty_strided",
     ):
         set_attribute(stack, torch.Tensor, name, _new(name, getattr(torch.Tensor, name)))
+
+
+def _forget() -> None:
+    """What torch.compile has found among torch's functions meanwhile: it would not know the plain
+    ones afterwards.
+    """
+    rules = sys.modules.get("torch._dynamo.trace_rules")
+    if rules is not None:
+        rules.clear_lru_cache()
 
 
 def indexed(value: Any) -> Any:

@@ -24,8 +24,8 @@ def test_all_kinds_have_a_module() -> None:
 
 
 def test_who_executes_them() -> None:
-    """Threads write what engines do not do."""
-    assert set(WRITERS) | {Kind.LOAD, Kind.STORE, Kind.MMA} == set(Kind)
+    """Threads write what engines do not do, nor a wait."""
+    assert set(WRITERS) | {Kind.LOAD, Kind.STORE, Kind.MMA, Kind.LAND} == set(Kind)
     assert {kind for kind, entry in KINDS.items() if entry.CONDITION is Condition.ELEMENTS} == {
         Kind.MAP
     }
