@@ -18,7 +18,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from schedgen.kernels import attention_arguments, attention_op, checks, keys, layouts, library, turns
+from schedgen.kernels import (
+    attention_arguments,
+    attention_op,
+    checks,
+    keys,
+    layouts,
+    library,
+    turns,
+)
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
 from schedgen.kernels.operators import Operator
 
@@ -74,6 +82,15 @@ def attention_backward(
     return by(dout, q, k, v, out, lse, dlse, scale, causal)
 
 
+def without_turns(
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *, causal: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`attention_backward` by two walks, wherever it would take one in which tiles add in turns:
+    to compare both. Each call is made anew, and not planned.
+    """
+    return _backward(dout, q, k, v, out, lse, None, q.shape[3] ** -0.5, causal, two_walks=True)
+
+
 def _check(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, dlse: Tensor | None,
     scale: float,
@@ -104,7 +121,7 @@ def _fake(
 
 def _backward(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, dlse: Tensor | None,
-    scale: float, causal: bool, *, unordered: bool = False,
+    scale: float, causal: bool, *, unordered: bool = False, two_walks: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     _check(dout, q, k, v, out, lse, dlse, scale)
     device = checks.devices(dout=dout, q=q, k=k, v=v, out=out, lse=lse, dlse=dlse)
@@ -132,7 +149,7 @@ def _backward(
     given = (q, k, v, dout, lse2, delta)
     if unordered and q.shape[3] in UNORDERED[arch]:
         _in_one_walk(device, settings, given, (dq, *of_heads), scale)
-    elif q.shape[3] in ORDERED[arch]:
+    elif not two_walks and q.shape[3] in ORDERED[arch]:
         _in_one_walk(device, settings | {"ordered": "true"}, given, (dq, *of_heads), scale)
     else:
         _in_two_walks(device, settings, given, (dq, *of_heads), scale)
