@@ -149,7 +149,10 @@ class Trace:
 
     def _loop(self, loop: Loop, case: Case) -> Iterator[Event]:
         """Turn by turn, until it ends; a loop that asks first comes to that once more."""
-        part = next(n for n, (one, _) in enumerate(self.numbers.parts) if one is loop)
+        parts = (n for n, (one, _) in enumerate(self.numbers.parts) if one is loop)
+        part = next(parts, None)
+        if part is None:
+            raise Refusal("a loop within the one over iterations", loop.instruction)
         steady = case.steady()
         begin = self._stops[part - 1] if part else 0
         end = self._stops[part] if part < len(self._stops) else len(steady)
