@@ -243,11 +243,7 @@ class Plan:
     def runs(self) -> dict[str, list[Operation]]:
         """Role -> the operations of the kernel that it runs."""
         return {
-            role.name: [
-                self.operation(step.action.operation)
-                for step in role.steps
-                if isinstance(step.action, Run) and not is_added(step.action.operation)
-            ]
+            role.name: [self.operation(name) for name in role.ran if not is_added(name)]
             for role in self.program.roles
         }
 
@@ -346,7 +342,7 @@ class Plan:
 
     @property
     def claims(self) -> bool:
-        """Whether blocks claim their output tiles from a counter."""
+        """Whether blocks claim their tiles."""
         return claims(self.program)
 
     @property

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 from schedgen.expressions import Expression, fold, parse
 from schedgen.expressions.monotone import Way, way
-from schedgen.extents import uneven
 from schedgen.kernel import Kernel, Operation, Phase
 from schedgen.ordered import turning
 from schedgen.tensors import INTEGERS
@@ -35,7 +34,7 @@ _Check = Callable[[Kernel, Sequence[Operation]], TurnMistake | None]
 def turn_mistake(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:
     """The first thing that is wrong with the ``stores`` of a tensor of which one is ordered."""
     kernel = _folded(kernel)
-    checks: tuple[_Check, ...] = (_together, _array, _in_loop, _tiles, _apart, _claimed, _in_a_row)
+    checks: tuple[_Check, ...] = (_together, _array, _in_loop, _tiles, _apart, _in_a_row)
     return next(filter(None, (check(kernel, stores) for check in checks)), None)
 
 
@@ -139,15 +138,6 @@ def _apart(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:
         fix = "let only those along the rows, or the columns, of a tile add to the same elements"
         return TurnMistake(stores[0].base, message, fix)
     return None
-
-
-def _claimed(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:
-    """CTAs take tiles along the extent in one direction."""
-    if kernel.claim != "fixed" or not uneven(kernel):
-        return None
-    message = "CTAs with a fixed share of tiles that differ go down and up in turn, and "
-    message += f"'{stores[0].tensor}' is added to in one order"
-    return TurnMistake(stores[0].base, message, "say 'claim: dynamic' under 'loops'")
 
 
 def _in_a_row(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:
