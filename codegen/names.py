@@ -28,8 +28,9 @@ _FIXED = """
     sm90_utils sms stream tcgen05 tiles triangle trips warpgroup
 """
 _ON_DEVICE = """
-    barriers column column_0 end first fresh i inside k_step number piece rest row row_0 shared
-    skipped partly start t thread ticket tile tile_numbers tmem tmem_address turn v warp whole_blocks
+    barriers column column_0 end first fresh i inside k_step number partly piece rest row
+    row_0 shared skipped start t thread ticket tile tile_numbers tmem tmem_address turn v warp
+    whole_blocks
 """
 """Names in functions that no tensor is known in."""
 

@@ -16,9 +16,9 @@ from schedgen.elements import named, whole_scalars
 from schedgen.expressions import Expression
 from schedgen.kernel import Kernel, Operation, Piece, Region, Space
 from schedgen.layouts import DTYPE_BITS, panel_bytes
-from schedgen.program.added import is_added
+from schedgen.program.added import is_added, ran
 from schedgen.program.claims import RING, claims
-from schedgen.program.model import Program, RoleProgram, Run, Wait
+from schedgen.program.model import Program, RoleProgram, Wait
 from schedgen.program.operations import Access
 from schedgen.program.warpgroups import Warpgroups
 from schedgen.ragged import left_out
@@ -243,8 +243,7 @@ class Plan:
     def runs(self) -> dict[str, list[Operation]]:
         """Role -> the operations of the kernel that it runs."""
         return {
-            role.name: [self.operation(name) for name in role.ran if not is_added(name)]
-            for role in self.program.roles
+            role.name: [self.operation(name) for name in ran(role)] for role in self.program.roles
         }
 
     @cached_property

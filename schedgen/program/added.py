@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from schedgen.program import claims, taking_turns
-from schedgen.program.model import Program
+from schedgen.program.model import Program, RoleProgram, Run
 
 
 def is_added(operation: str) -> bool:
     """Whether an operation claims a tile, or takes a turn."""
     return claims.is_claim(operation) or taking_turns.is_turn(operation)
+
+
+def ran(role: RoleProgram) -> list[str]:
+    """The operations of the kernel that a role runs, in the order of its steps."""
+    runs = (step.action for step in role.steps if isinstance(step.action, Run))
+    return [run.operation for run in runs if not is_added(run.operation)]
 
 
 def of_kernel(program: Program) -> Program:

@@ -330,12 +330,6 @@ class RoleProgram:
     def steps(self) -> tuple[Step, ...]:
         return (*self.before, *self.loop, *self.after)
 
-    @property
-    def ran(self) -> tuple[str, ...]:
-        """The operations that its steps run, in their order."""
-        runs = (step.action for step in self.steps if isinstance(step.action, Run))
-        return tuple(run.operation for run in runs)
-
 
 @dataclass(frozen=True, slots=True)
 class Removal:

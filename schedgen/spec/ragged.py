@@ -238,8 +238,8 @@ def _check_integers(spec: SpecFile, scope: Scope, arrays: set[str], index: Colle
     for name, argument in spec.arguments.items():
         if argument.dtype in INTEGERS and argument.shape and name not in (*arrays, *index):
             message = f"'{name}' has integers, but says no sizes"
-            fix = "name it under 'ragged', in 'walk' of loops, as 'index' of a gather or 'ordered' of "
-            fix += "a store, or make it f32 or a scalar"
+            fix = "name it under 'ragged', in 'walk' of loops, as 'index' of a gather or 'ordered' "
+            fix += "of a store, or make it f32 or a scalar"
             scope.error("bad-ragged", message, ("arguments", name, "dtype"), fix=fix)
     for phase, number, entry in _loads(spec):
         if entry.source in arrays:
