@@ -127,7 +127,7 @@ def test_what_is_alike_is_computed_once() -> None:
         else step
         for index, step in enumerate(found)
     ]
-    joined = Joined(replaced)
+    joined = Joined(replaced, compiled=False)
     joined(Warp(decoder, ALL))
     calls.clear()
     joined(Warp(decoder, ALL))
