@@ -50,7 +50,7 @@ class Engine:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self._modules: list[object] = []
-        self._methods: list[_Method] = []
+        self._methods: dict[tuple[str, int], _Method] = {}
         self.half = bool(llvm.get_host_cpu_features().get("f16c"))
         """Whether the processor converts float16 by itself."""
 
@@ -70,8 +70,10 @@ class Engine:
     def builtin(self, name: str, address: int, owner: object) -> Builtin:
         """A builtin function that gets ``owner`` as its first argument, then the array of its
         arguments and their number (METH_FASTCALL)."""
-        method = _Method(name.encode(), address, _FASTCALL, None)
-        self._methods.append(method)
+        method = self._methods.get((name, address))
+        if method is None:
+            method = _Method(name.encode(), address, _FASTCALL, None)
+            self._methods[name, address] = method
         make = ctypes.pythonapi.PyCFunction_NewEx
         make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
         make.restype = ctypes.py_object

@@ -152,9 +152,9 @@ class DenseShadow:
             for layer in layers.values():
                 layer.put_in(place.cells(), 0)
             return
-        groups.put(self._written.numbers, number)
+        self._written.put(groups, number)
         for layer in layers.values():
-            groups.put(layer.numbers, 0)
+            layer.put(groups, 0)
         if inner := _inner_pages(place):
             for touched in self._touched.values():
                 touched.pages &= ~inner
@@ -169,7 +169,7 @@ class DenseShadow:
         if groups is None:
             touched.put_in(place.cells(), number)
         else:
-            groups.put(touched.numbers, number)
+            touched.put(groups, number)
         touched.pages |= pages
         if touched.manner is Manner.ATOMIC_WRITE:  # the first write of cells that had none
             self._written.initialize(place, groups, number)

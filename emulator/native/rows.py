@@ -1,0 +1,191 @@
+"""Numbers of accesses in parts of a shadow: are they all the same, and writing one to all.
+
+Places (`order.places`) are rows of so many entries each, at equal distances or as an index says.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schedgen.emulator.native import engine as objects
+from schedgen.emulator.native.engine import Builtin, Engine, engine, python
+
+
+class Rows(NamedTuple):
+    """``same(numbers)`` is the number in all entries, None if they differ; ``put(numbers, number)``
+    writes one to all, and returns False if some are outside. ``numbers`` are int32 in a row."""
+
+    same: Builtin
+    put: Builtin
+
+
+def rows(first: int, count: int, distance: int, width: int) -> Rows | None:
+    """``count`` rows of ``width`` entries, the first ones ``distance`` apart; None: not native."""
+    return _bound(first, count, distance, width, None)
+
+
+def listed(index: NDArray[np.int64], width: int) -> Rows | None:
+    """Rows of ``width`` entries, aligned; ``index`` has their numbers."""
+    if index.dtype != np.int64 or not index.flags.c_contiguous:
+        return None
+    return _bound(0, index.size, 0, width, index)
+
+
+def _bound(
+    first: int, count: int, distance: int, width: int, index: NDArray[np.int64] | None
+) -> Rows | None:
+    made = engine()
+    if made is None or not count or not width:
+        return None
+    address = 0 if index is None else index.ctypes.data
+    last = first + (count - 1) * distance if index is None else int(index.max()) * width
+    words = np.array([first, count, distance, width, address, last + width], np.int64)
+    found = _addresses(made)
+    return Rows(*(made.builtin(name, found[name], words) for name in ("same", "put")))
+
+
+@cache
+def _addresses(made: Engine) -> dict[str, int]:
+    return made.compiled(_module(), ("same", "put"), level=1)
+
+
+_ROWS = """
+  %self.data = getelementptr i8, ptr %self, i64 DATA
+  %words = load ptr, ptr %self.data
+  %first = load i64, ptr %words
+  %count.at = getelementptr i64, ptr %words, i64 1
+  %rows = load i64, ptr %count.at
+  %distance.at = getelementptr i64, ptr %words, i64 2
+  %distance = load i64, ptr %distance.at
+  %width.at = getelementptr i64, ptr %words, i64 3
+  %width = load i64, ptr %width.at
+  %index.at = getelementptr i64, ptr %words, i64 4
+  %index = load ptr, ptr %index.at
+  %listed = icmp ne ptr %index, null
+  %array = load ptr, ptr %arguments
+  %array.data = getelementptr i8, ptr %array, i64 DATA
+  %numbers = load ptr, ptr %array.data
+  %whole = and i64 %width, -8
+  %end.at = getelementptr i64, ptr %words, i64 5
+  %end = load i64, ptr %end.at
+  %sizes.at = getelementptr i8, ptr %array, i64 SIZES
+  %sizes = load ptr, ptr %sizes.at
+  %size = load i64, ptr %sizes
+  %inside = icmp ule i64 %end, %size
+  br i1 %inside, label %start, label %other
+start:
+  START
+  br label %row
+row:
+  %r = phi i64 [0, %LAST], [%r.next, %row.end]
+  br i1 %listed, label %by.index, label %by.distance
+by.index:
+  %entry = getelementptr i64, ptr %index, i64 %r
+  %number = load i64, ptr %entry
+  %listed.at = mul i64 %number, %width
+  br label %begin
+by.distance:
+  %steps = mul i64 %r, %distance
+  %row.at = add i64 %first, %steps
+  br label %begin
+begin:
+  %at = phi i64 [%listed.at, %by.index], [%row.at, %by.distance]
+  %entries = getelementptr i32, ptr %numbers, i64 %at
+  br label %eight
+eight:
+  %e = phi i64 [0, %begin], [%e.next, %eight.next]
+  %e.more = icmp ult i64 %e, %whole
+  br i1 %e.more, label %eight.do, label %one
+eight.do:
+  %e.at = getelementptr i32, ptr %entries, i64 %e
+  EIGHT
+eight.next:
+  %e.next = add i64 %e, 8
+  br label %eight
+one:
+  %o = phi i64 [%whole, %eight], [%o.next, %one.next]
+  %o.more = icmp ult i64 %o, %width
+  br i1 %o.more, label %one.do, label %row.end
+one.do:
+  %o.at = getelementptr i32, ptr %entries, i64 %o
+  ONE
+one.next:
+  %o.next = add i64 %o, 1
+  br label %one
+row.end:
+  %r.next = add i64 %r, 1
+  %r.more = icmp ult i64 %r.next, %rows
+  br i1 %r.more, label %row, label %done
+"""
+_SAME = {
+    "START": """br i1 %listed, label %first.index, label %first.row
+first.index:
+  %zero.number = load i64, ptr %index
+  %zero.listed = mul i64 %zero.number, %width
+  br label %first.found
+first.row:
+  br label %first.found
+first.found:
+  %zero = phi i64 [%zero.listed, %first.index], [%first, %first.row]
+  %zero.at = getelementptr i32, ptr %numbers, i64 %zero
+  %wanted = load i32, ptr %zero.at
+  %one.lane = insertelement <8 x i32> poison, i32 %wanted, i32 0
+  %all = shufflevector <8 x i32> %one.lane, <8 x i32> poison, <8 x i32> zeroinitializer""",
+    "LAST": "first.found",
+    "EIGHT": """%e.value = load <8 x i32>, ptr %e.at, align 4
+  %e.differ = xor <8 x i32> %e.value, %all
+  %e.bits = bitcast <8 x i32> %e.differ to i256
+  %e.same = icmp eq i256 %e.bits, 0
+  br i1 %e.same, label %eight.next, label %other""",
+    "ONE": """%o.value = load i32, ptr %o.at
+  %o.same = icmp eq i32 %o.value, %wanted
+  br i1 %o.same, label %one.next, label %other""",
+}
+_PUT = {
+    "START": """%value.at = getelementptr ptr, ptr %arguments, i64 1
+  %value = load ptr, ptr %value.at
+  %long = call i64 @number(ptr %value)
+  %wanted = trunc i64 %long to i32
+  %one.lane = insertelement <8 x i32> poison, i32 %wanted, i32 0
+  %all = shufflevector <8 x i32> %one.lane, <8 x i32> poison, <8 x i32> zeroinitializer""",
+    "LAST": "start",
+    "EIGHT": """store <8 x i32> %all, ptr %e.at, align 4
+  br label %eight.next""",
+    "ONE": """store i32 %wanted, ptr %o.at
+  br label %one.next""",
+}
+_NONE = """  %none = inttoptr i64 NONE to ptr
+  call void @increase(ptr %none)
+  ret ptr %none
+"""
+
+
+def _module() -> str:
+    head = "define ptr @{}(ptr %self, ptr %arguments, i64 %n) {{"
+    same = head.format("same") + _filled(_SAME) + (
+        "done:\n  %found = sext i32 %wanted to i64\n"
+        "  %result = call ptr @made(i64 %found)\n  ret ptr %result\nother:\n" + _NONE + "}\n"
+    )  # fmt: skip
+    other = _NONE.replace("%none", "%false").replace("NONE", "FALSE")
+    put = head.format("put") + _filled(_PUT) + f"done:\n{_NONE}other:\n{other}}}\n"
+    text = same + put
+    constants = {
+        "DATA": objects.DATA, "SIZES": objects.SIZES, "NONE": id(None), "FALSE": id(False),
+    }  # fmt: skip
+    for word, value in constants.items():
+        text = text.replace(word, str(value))
+    called = {"@increase(": "Py_IncRef", "@made(": "PyLong_FromLong", "@number(": "PyLong_AsLong"}
+    for word, name in called.items():
+        text = text.replace(word, f"inttoptr (i64 {python(name)} to ptr)(")
+    return text
+
+
+def _filled(parts: dict[str, str]) -> str:
+    text = _ROWS
+    for word, part in parts.items():
+        text = text.replace(word, part)
+    return text
