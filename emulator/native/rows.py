@@ -1,4 +1,4 @@
-"""Numbers of accesses in parts of a shadow: are they all the same, and writing one to all.
+"""Numbers of accesses in parts of a shadow: which there are, and writing one to all.
 
 Places (`order.places`) are rows of so many entries each, at equal distances or as an index says.
 """
@@ -16,10 +16,11 @@ from schedgen.emulator.native.engine import Builtin, Engine, engine, python
 
 
 class Rows(NamedTuple):
-    """``same(numbers)`` is the number in all entries, None if they differ; ``put(numbers, number)``
+    """``found(numbers)`` has the different numbers, ascending; None if these are many, or some
+    entries are outside. ``put(numbers, number)``
     writes one to all, and returns False if some are outside. ``numbers`` are int32 in a row."""
 
-    same: Builtin
+    found: Builtin
     put: Builtin
 
 
@@ -45,12 +46,12 @@ def _bound(
     last = first + (count - 1) * distance if index is None else int(index.max()) * width
     words = np.array([first, count, distance, width, address, last + width], np.int64)
     found = _addresses(made)
-    return Rows(*(made.builtin(name, found[name], words) for name in ("same", "put")))
+    return Rows(*(made.builtin(name, found[name], words) for name in ("found", "put")))
 
 
 @cache
 def _addresses(made: Engine) -> dict[str, int]:
-    return made.compiled(_module(), ("same", "put"), level=1)
+    return made.compiled(_module(), ("found", "put"), level=1)
 
 
 _ROWS = """
@@ -121,8 +122,12 @@ row.end:
   %r.more = icmp ult i64 %r.next, %rows
   br i1 %r.more, label %row, label %done
 """
-_SAME = {
-    "START": """br i1 %listed, label %first.index, label %first.row
+_FOUND = {
+    "START": """%known = alloca [LIMIT x i32]
+  %n = alloca i64
+  store i64 0, ptr %n
+  %last = alloca i32
+  br i1 %listed, label %first.index, label %first.row
 first.index:
   %zero.number = load i64, ptr %index
   %zero.listed = mul i64 %zero.number, %width
@@ -133,18 +138,110 @@ first.found:
   %zero = phi i64 [%zero.listed, %first.index], [%first, %first.row]
   %zero.at = getelementptr i32, ptr %numbers, i64 %zero
   %wanted = load i32, ptr %zero.at
-  %one.lane = insertelement <8 x i32> poison, i32 %wanted, i32 0
-  %all = shufflevector <8 x i32> %one.lane, <8 x i32> poison, <8 x i32> zeroinitializer""",
+  store i32 %wanted, ptr %last
+  store i32 %wanted, ptr %known
+  store i64 1, ptr %n""",
     "LAST": "first.found",
     "EIGHT": """%e.value = load <8 x i32>, ptr %e.at, align 4
+  %before = load i32, ptr %last
+  %one.lane = insertelement <8 x i32> poison, i32 %before, i32 0
+  %all = shufflevector <8 x i32> %one.lane, <8 x i32> poison, <8 x i32> zeroinitializer
   %e.differ = xor <8 x i32> %e.value, %all
   %e.bits = bitcast <8 x i32> %e.differ to i256
   %e.same = icmp eq i256 %e.bits, 0
-  br i1 %e.same, label %eight.next, label %other""",
-    "ONE": """%o.value = load i32, ptr %o.at
-  %o.same = icmp eq i32 %o.value, %wanted
-  br i1 %o.same, label %one.next, label %other""",
+  br i1 %e.same, label %eight.next, label %each
+each:
+  %x = phi i64 [0, %eight.do], [%x.next, %each.next]
+  %x.at = getelementptr i32, ptr %e.at, i64 %x
+  %x.ok = call i1 @note(ptr %x.at, ptr %known, ptr %n, ptr %last)
+  br i1 %x.ok, label %each.next, label %other
+each.next:
+  %x.next = add i64 %x, 1
+  %x.more = icmp ult i64 %x.next, 8
+  br i1 %x.more, label %each, label %eight.next""",
+    "ONE": """%o.ok = call i1 @note(ptr %o.at, ptr %known, ptr %n, ptr %last)
+  br i1 %o.ok, label %one.next, label %other""",
 }
+_NOTE = """
+define internal i1 @note(ptr %at, ptr %known, ptr %n, ptr %last) {
+  %value = load i32, ptr %at
+  %before = load i32, ptr %last
+  %same = icmp eq i32 %value, %before
+  br i1 %same, label %yes, label %look
+look:
+  store i32 %value, ptr %last
+  %count = load i64, ptr %n
+  br label %search
+search:  ; ascending: how many are less?
+  %k = phi i64 [0, %look], [%k.next, %less]
+  %k.more = icmp ult i64 %k, %count
+  br i1 %k.more, label %compare, label %insert
+compare:
+  %k.at = getelementptr i32, ptr %known, i64 %k
+  %k.value = load i32, ptr %k.at
+  %k.same = icmp eq i32 %k.value, %value
+  br i1 %k.same, label %yes, label %order
+order:
+  %k.less = icmp slt i32 %k.value, %value
+  br i1 %k.less, label %less, label %insert
+less:
+  %k.next = add i64 %k, 1
+  br label %search
+insert:
+  %full = icmp uge i64 %count, LIMIT
+  br i1 %full, label %no, label %shift
+shift:
+  %j = phi i64 [%count, %insert], [%j.less, %move]
+  %j.more = icmp ugt i64 %j, %k
+  br i1 %j.more, label %move, label %put
+move:
+  %j.less = sub i64 %j, 1
+  %from = getelementptr i32, ptr %known, i64 %j.less
+  %to = getelementptr i32, ptr %known, i64 %j
+  %moved = load i32, ptr %from
+  store i32 %moved, ptr %to
+  br label %shift
+put:
+  %here = getelementptr i32, ptr %known, i64 %k
+  store i32 %value, ptr %here
+  %more = add i64 %count, 1
+  store i64 %more, ptr %n
+  br label %yes
+yes:
+  ret i1 1
+no:
+  ret i1 0
+}
+"""
+_LIST = """done:
+  %total = load i64, ptr %n
+  %list = call ptr @list(i64 %total)
+  %failed = icmp eq ptr %list, null
+  br i1 %failed, label %fail, label %fill
+fail:
+  ret ptr null
+fill:
+  %f = phi i64 [0, %done], [%f.next, %fill.put]
+  %f.at = getelementptr i32, ptr %known, i64 %f
+  %f.value = load i32, ptr %f.at
+  %f.long = sext i32 %f.value to i64
+  %f.object = call ptr @made(i64 %f.long)
+  %f.bad = icmp eq ptr %f.object, null
+  br i1 %f.bad, label %fail, label %fill.put
+fill.put:
+  %items.at = getelementptr i8, ptr %list, i64 ITEMS
+  %items = load ptr, ptr %items.at
+  %f.slot = getelementptr ptr, ptr %items, i64 %f
+  store ptr %f.object, ptr %f.slot
+  %f.next = add i64 %f, 1
+  %f.more = icmp ult i64 %f.next, %total
+  br i1 %f.more, label %fill, label %filled
+filled:
+  ret ptr %list
+other:
+"""
+_LIMIT = 64
+"""Different numbers up to which they are looked for."""
 _PUT = {
     "START": """%value.at = getelementptr ptr, ptr %arguments, i64 1
   %value = load ptr, ptr %value.at
@@ -165,20 +262,18 @@ _NONE = """  %none = inttoptr i64 NONE to ptr
 
 
 def _module() -> str:
-    head = "define ptr @{}(ptr %self, ptr %arguments, i64 %n) {{"
-    same = head.format("same") + _filled(_SAME) + (
-        "done:\n  %found = sext i32 %wanted to i64\n"
-        "  %result = call ptr @made(i64 %found)\n  ret ptr %result\nother:\n" + _NONE + "}\n"
-    )  # fmt: skip
+    head = "define ptr @{}(ptr %self, ptr %arguments, i64 %argc) {{"
+    found = _NOTE + head.format("found") + _filled(_FOUND) + _LIST + _NONE + "}\n"
     other = _NONE.replace("%none", "%false").replace("NONE", "FALSE")
     put = head.format("put") + _filled(_PUT) + f"done:\n{_NONE}other:\n{other}}}\n"
-    text = same + put
+    text = found + put
     constants = {
-        "DATA": objects.DATA, "SIZES": objects.SIZES, "NONE": id(None), "FALSE": id(False),
+        "DATA": objects.DATA, "SIZES": objects.SIZES, "ITEMS": objects.LIST_ITEMS, "LIMIT": _LIMIT, "NONE": id(None), "FALSE": id(False),
     }  # fmt: skip
     for word, value in constants.items():
         text = text.replace(word, str(value))
-    called = {"@increase(": "Py_IncRef", "@made(": "PyLong_FromLong", "@number(": "PyLong_AsLong"}
+    called = {"@increase(": "Py_IncRef", "@made(": "PyLong_FromLong", "@number(": "PyLong_AsLong",
+              "@list(": "PyList_New"}  # fmt: skip
     for word, name in called.items():
         text = text.replace(word, f"inttoptr (i64 {python(name)} to ptr)(")
     return text

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from schedgen.emulator.order.places import Place, fill, same
+from schedgen.emulator.order.places import Place, different, fill
 
 Numbers = NDArray[np.int32]
 _FIRST = 8
@@ -52,10 +52,9 @@ class Dense:
 
     def found(self, groups: Place) -> list[int]:
         """The different numbers in whole groups, ascending."""
-        only = same(groups, self.numbers)
-        if only is not None and only >= 0:
-            return [only]
-        found = distinct(groups.get(self.numbers))
+        found = different(groups, self.numbers)
+        if found is None:
+            found = distinct(groups.get(self.numbers))
         return found if not found or found[0] >= 0 else self._resolved(found)
 
     def put(self, groups: Place, number: int) -> None:

@@ -159,15 +159,14 @@ Known = Rows | int
 """What is native of a place, or how often it was asked for; -1: nothing."""
 
 
-def same(where: Place, numbers: NDArray[np.int32]) -> int | None:
-    """The number that is in all cells of a place, which has some; None: they differ, or nobody
-    knows without looking at each."""
+def different(where: Place, numbers: NDArray[np.int32]) -> list[int] | None:
+    """The different numbers in the cells of a place, ascending; None: they have to be looked at."""
     known = where.known
     if type(known) is int:
         known = _native(where, known)
         if known is None:
             return None
-    return known.same(numbers)
+    return known.found(numbers)
 
 
 def fill(where: Place, numbers: NDArray[np.int32], number: int) -> None:
