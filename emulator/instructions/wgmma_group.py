@@ -103,13 +103,18 @@ class Part:
         self._member = member
 
     def lanes(self, index: int) -> Lanes:
+        return self.several((index,))[0]
+
+    def several(self, indices: Sequence[int]) -> Sequence[Lanes]:
         member = self._member
         product = self._accumulator.joined[member.number]
         assert product is not None
         if product not in member.waited:
-            raise member.too_early(product, self._accumulator.promises[member.number][index].slot)
-        first = _LANES * member.number
-        return self._accumulator.registers(product.shape.d)[index, first : first + _LANES]
+            first = self._accumulator.promises[member.number][indices[0]]
+            raise member.too_early(product, first.slot)
+        start = _LANES * member.number
+        rows = self._accumulator.registers(product.shape.d)[:, start : start + _LANES]
+        return [rows[index] for index in indices]
 
 
 class Member(Resource):

@@ -151,13 +151,14 @@ class Joined:
             EmulationError: one must not be touched yet.
         """
         registers: list[Any] = warp.registers
-        for slot in self._read:
-            if type(registers[slot]) is not np.ndarray:
-                try:
-                    registers[slot] = registers[slot].now()
-                except BaseException:
-                    self.failed = self._reader(slot)
-                    raise
+        promised = [slot for slot in self._read if type(registers[slot]) is not np.ndarray]
+        while promised:
+            slot = promised[0]
+            try:
+                promised = _kept_promises(registers, promised)
+            except BaseException:
+                self.failed = self._reader(slot)
+                raise
 
     def together(self, warps: Sequence[WarpState]) -> bool:
         """Executes the run for all lanes of some warps; False: nothing was done, as registers have
@@ -202,6 +203,20 @@ class Joined:
         for step in self.steps:
             self.failed = step
             step.run(warp)
+
+
+def _kept_promises(registers: list[Any], slots: list[int]) -> list[int]:
+    """Lets those of some registers that the owner of the first one brings have lanes; returns the
+    others."""
+    first = registers[slots[0]]
+    owner = first.owner
+    mine = [slot for slot in slots if registers[slot].owner is owner]
+    lanes = owner.several([registers[slot].index for slot in mine])
+    for slot, one in zip(mine, lanes, strict=True):
+        promise, registers[slot] = registers[slot], one
+        if promise.slot != slot and registers[promise.slot] is promise:
+            registers[promise.slot] = one
+    return [slot for slot in slots if type(registers[slot]) is not np.ndarray]
 
 
 def _taking(slots: Sequence[int]) -> Taking:

@@ -19,9 +19,9 @@ from schedgen.emulator.machine.joined import Functions, Joined
 from schedgen.emulator.machine.lanes import Decoder, EmulationError, Read, error
 from schedgen.emulator.machine.steps import Control, Run, Several, SideBySide
 from schedgen.emulator.machine.templates import Templates
+from schedgen.emulator.machine.warp import NONE, ONES, Warp
 from schedgen.emulator.native.engine import engine
 from schedgen.emulator.native.runs import prepared, split
-from schedgen.emulator.machine.warp import NONE, ONES, Warp
 from schedgen.emulator.ptx.synchronization import synchronizes
 from schedgen.emulator.ptx.tree import Instruction, Kernel
 

@@ -251,9 +251,7 @@ def bodies() -> dict[str, Body]:
     """All bodies but those with a number in their names (`body`)."""
     found: dict[str, Body] = {}
     for type_ in ("i8", "i16", "i32", "i64"):
-        found[f"copy.{type_}"] = Body(
-            type_, (type_,), (f"%r = or <{type_}> %x0, zeroinitializer",)
-        )
+        found[f"copy.{type_}"] = Body(type_, (type_,), (f"%r = or <{type_}> %x0, zeroinitializer",))
         found[f"put.{type_}"] = _put(type_)
         for word in ("and", "or", "xor", "add", "sub", "mul"):
             found[f"{word}.{type_}"] = _binary(type_, word)
@@ -266,7 +264,9 @@ def bodies() -> dict[str, Body]:
                 found[f"{word}.{sign}{type_[1:]}"] = Body(type_, (type_, type_), (call,))
         for operator in ("eq", "ne"):
             found[f"{operator}.{type_}"] = _compared(type_, operator)
-        found[f"not.{type_}"] = Body(type_, (type_,), (f"%r = xor <{type_}> %x0, splat ({type_} -1)",))
+        found[f"not.{type_}"] = Body(
+            type_, (type_,), (f"%r = xor <{type_}> %x0, splat ({type_} -1)",)
+        )
         found[f"neg.{type_}"] = Body(type_, (type_,), (f"%r = sub <{type_}> zeroinitializer, %x0",))
         found[f"mad.{type_}"] = Body(
             type_,
@@ -532,5 +532,3 @@ class Bodies:
         if new:
             every = _INTRINSICS + "".join(map(text, new))
             self._known |= self._engine.compiled(every, new, level=0)
-
-

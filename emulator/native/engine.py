@@ -100,7 +100,7 @@ def python(name: str) -> int:
 @cache
 def new_array() -> int:
     """The address of numpy's function that makes an array."""
-    table = np._core._multiarray_umath._ARRAY_API  # pyright: ignore  # noqa: SLF001
+    table = np._core._multiarray_umath._ARRAY_API  # pyright: ignore
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.argtypes = [ctypes.py_object, ctypes.c_char_p]
     get.restype = ctypes.c_void_p

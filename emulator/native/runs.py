@@ -170,9 +170,7 @@ def _words(
     return np.array(words + calls, np.int64)
 
 
-_types = {
-    kind: np.dtype(kind) for kind in (np.bool_, np.uint8, np.uint16, np.uint32, np.uint64)
-}
+_types = {kind: np.dtype(kind) for kind in (np.bool_, np.uint8, np.uint16, np.uint32, np.uint64)}
 """Of registers; kept here because runs have their addresses."""
 
 
