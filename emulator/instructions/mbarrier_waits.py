@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from schedgen.emulator.instructions.mbarriers import STATE_PHASE, Form, form_of, locate
-from schedgen.emulator.instructions.operands import address, executing
+from schedgen.emulator.instructions.operands import address, each_of, executing
 from schedgen.emulator.instructions.table import Environment, builds
 from schedgen.emulator.machine.conditions import YIELD, Condition
 from schedgen.emulator.machine.lanes import LANES, Decoder, Read, Write, error
@@ -62,10 +62,11 @@ class _Wait:
     spurious: bool
 
     def run(self, warp: Warp) -> Condition | None:
-        values = executing(warp, self.addresses(warp)).tolist()
-        wanted = executing(warp, self.phases(warp)).tolist()
+        values = each_of(warp, self.addresses(warp))
+        wanted = each_of(warp, self.phases(warp))
         if values.count(values[0]) != len(values) or wanted.count(wanted[0]) != len(wanted):
-            return self._each(warp, values, wanted)
+            values = executing(warp, self.addresses(warp)).tolist()
+            return self._each(warp, values, executing(warp, self.phases(warp)).tolist())
         barrier = self._barrier(warp, values[0])
         phase = self._phase(warp, barrier, wanted[0])
         resumed = warp.resumed

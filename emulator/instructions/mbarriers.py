@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from schedgen.emulator.instructions.operands import SCOPES, address, executing
+from schedgen.emulator.instructions.operands import SCOPES, address, each_of, executing
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
 from schedgen.emulator.machine.addresses import SHARED_WINDOW
 from schedgen.emulator.machine.block import RANK_SHIFT, Block
@@ -139,6 +139,9 @@ def _inval(instruction: Instruction, decoder: Decoder, _environment: Environment
     return run
 
 
+_ONES = [1] * LANES
+
+
 @builds("mbarrier.arrive", "mbarrier.arrive_drop")
 def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Control:
     form = form_of(instruction, ("expect_tx", "noComplete"), ("release",))
@@ -157,10 +160,15 @@ def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environmen
     line = instruction.line
 
     def run(warp: Warp) -> Condition | None:
-        values = executing(warp, addresses(warp)).tolist()
-        amounts = [1] * len(values) if operand is None else executing(warp, operand(warp)).tolist()
+        lanes = addresses(warp)
+        values = each_of(warp, lanes)
+        if operand is None and len(values) == 1 and warp.full:
+            different, amounts = values, _ONES
+        else:
+            values = executing(warp, lanes).tolist()
+            amounts = [1] * len(values) if operand is None else executing(warp, operand(warp)).tolist()
+            different = [*dict.fromkeys(values)]
         state = 0
-        different = dict.fromkeys(values)
         for value in different:
             block, offset = locate(warp, value, instruction, remote=form.remote)
             barrier = block.mbarrier(offset, instruction)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import reduce
+from operator import is_
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +24,8 @@ from schedgen.emulator.order.knowledge import (
     FENCED_GLOBAL,
     TENSOR,
     Message,
+    Rows,
+    empty,
     met,
 )
 from schedgen.emulator.order.mbarriers import Barrier
@@ -115,6 +119,7 @@ class Operations:
         self._copies: dict[int, Operation] = {}
         """By warp, the last of its copies."""
         self._next = 1
+        self._last_met: tuple[Sequence[Rows], Rows] = (), empty(0)
         self._literal = state.switches.bulk_clause is BulkClause.LITERAL
         self._strict = state.switches.async_scope is AsyncScope.STRICT
         self._by_chain = state.switches.product_order is ProductOrder.ACCUMULATOR
@@ -147,10 +152,10 @@ class Operations:
         origin = state.origin(warp, line, queue)
         agents, clock = self._stream(warp, queue, chain)
         view = warp.message()
-        for other in together:
-            if other != number:
-                theirs = state.warp(other).message()
-                view = Message(view.cluster, met(view.rows, theirs.rows), view.foreign)
+        if together:
+            others = [state.warp(other).message().rows for other in together if other != number]
+            rows = met(view.rows, self._met(others)) if others else view.rows
+            view = Message(view.cluster, rows, view.foreign)
         operation = Operation(warp, queue, origin, view, len(state.records), chain)
         operation.agents, operation.clock = agents, clock
         if queue in _PER_THREAD:
@@ -158,6 +163,14 @@ class Operations:
             state.note(number, line)
         self._open[handle] = operation
         return handle
+
+    def _met(self, every: list[Rows]) -> Rows:
+        """What all of some rows know, which nobody changes: mostly the same ones as before."""
+        before, known = self._last_met
+        if len(before) != len(every) or not all(map(is_, before, every)):
+            known = reduce(met, every)
+            self._last_met = every, known
+        return known
 
     def access(self, handle: int, cells: Cells, write: bool, atomic: bool) -> None:
         """An operation touches memory."""
