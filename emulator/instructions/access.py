@@ -108,8 +108,11 @@ class Access:
         if write and not spot.different:
             return None
         size = self.width * self.count
-        cells = [flat.cells(offsets, size) for offsets in every]
-        found = Several(flat, spot, cells, flat.cells(spot.offsets, size))
+        cells, whole = spot.kept(
+            (flat.cta, size),
+            lambda: ([flat.cells(one, size) for one in every], flat.cells(spot.offsets, size)),
+        )
+        found = Several(flat, spot, cells, whole)
         machine, line = warps[0].machine, self.where.line
         numbers = [warp.number for warp in warps]
         if machine.tracking and not machine.tracker.together(

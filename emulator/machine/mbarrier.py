@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from schedgen.emulator.machine.conditions import Condition, Resource
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.machine import Machine
@@ -68,7 +66,7 @@ class Mbarrier(Resource):
         self.transactions = 0
         self.phase = 0
         self._seen = -1
-        self._who: Counter[tuple[str, int]] = Counter()
+        self._who: dict[tuple[str, int], int] = {}
         """Arrivals in this phase, by whose they are and by the line of PTX."""
 
     @property
@@ -110,7 +108,8 @@ class Mbarrier(Resource):
             )
         self._consumed(who, where)
         phase = self.phase
-        self._who[who, where.line] += count
+        key = who, where.line
+        self._who[key] = self._who.get(key, 0) + count
         self.pending -= count
         if drop:
             self.expected -= count

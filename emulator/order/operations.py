@@ -176,8 +176,11 @@ class Operations:
         """An operation touches memory."""
         operation = self._open[handle]
         if operation.queue not in _TRACKED:
-            self._enter(operation, operation.agents[-1 if write else 0], operation.clock,
-                        (cells, write, atomic))  # fmt: skip
+            agent = operation.agents[-1 if write else 0]
+            if operation.entered is None:
+                self._put(operation, agent, operation.clock, (cells, write, atomic))
+            else:
+                self._enter(operation, agent, operation.clock, (cells, write, atomic))
             return
         end = next((end for end in operation.ends if cells.cta in (end[0].cta, -1)), None)
         if end is None:
