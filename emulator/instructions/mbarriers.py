@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from schedgen.emulator.instructions.operands import SCOPES, address, each_of, executing
+from schedgen.emulator.instructions.operands import SCOPES, address, common, each_of, executing
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
 from schedgen.emulator.machine.addresses import SHARED_WINDOW
 from schedgen.emulator.machine.block import RANK_SHIFT, Block
@@ -198,7 +198,29 @@ def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environmen
         if not sink:
             write(warp, _state(state if completes else state | _NO_COMPLETE))
 
-    return Control(run)
+    def several(warps: Sequence[Warp]) -> bool:
+        """All lanes of all warps arrive on one object of their CTA, in a phase that does not end
+        before the last of them has come."""
+        value = common(warps, addresses)
+        if value is None or value >> 32 or value >> RANK_SHIFT != warps[0].block.rank:
+            return False
+        barrier = warps[0].block.shared.barriers.get(value & ((1 << RANK_SHIFT) - 1))
+        if barrier is None or not barrier.takes(LANES * len(warps)):
+            return False
+        key, phase, machine = barrier.key, barrier.phase, warps[0].machine
+        cluster, relaxed = form.cluster, form.relaxed
+        for warp in warps:
+            if not sink:
+                write(warp, _state(phase << STATE_PHASE | barrier.pending))
+            if machine.tracking:
+                machine.tracker.arrive(
+                    warp.number, key, phase, line=line, cluster=cluster, relaxed=relaxed
+                )
+            barrier.arrive(LANES, warp.title, instruction)
+        return True
+
+    alone = operand is None and not drop and completes
+    return Control(run, several=several if alone else None)
 
 
 @lru_cache(maxsize=1024)

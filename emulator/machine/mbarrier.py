@@ -82,6 +82,10 @@ class Mbarrier(Resource):
         states = self.phase, self.transactions, self.pending, self.expected
         return states == (0, 0, count, count)
 
+    def takes(self, count: int) -> bool:
+        """Whether this phase takes so many arrivals, and somebody has seen the preceding one."""
+        return count <= self.pending and self._seen >= self.phase - 1
+
     def arrive(
         self, count: int, who: str, where: Instruction, *, drop: bool = False, complete: bool = True
     ) -> int:
