@@ -139,9 +139,6 @@ def _inval(instruction: Instruction, decoder: Decoder, _environment: Environment
     return run
 
 
-_ONES = [1] * LANES
-
-
 @builds("mbarrier.arrive", "mbarrier.arrive_drop")
 def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Control:
     form = form_of(instruction, ("expect_tx", "noComplete"), ("release",))
@@ -161,12 +158,15 @@ def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environmen
 
     def run(warp: Warp) -> Condition | None:
         lanes = addresses(warp)
-        values = each_of(warp, lanes)
-        if operand is None and len(values) == 1 and warp.full:
-            different, amounts = values, _ONES
+        values = different = each_of(warp, lanes)
+        amounts = [1] if operand is None else each_of(warp, operand(warp))
+        if len(values) == 1 == len(amounts) and warp.full:
+            amounts = amounts * LANES
         else:
             values = executing(warp, lanes).tolist()
-            amounts = [1] * len(values) if operand is None else executing(warp, operand(warp)).tolist()
+            amounts = [1] * len(values)
+            if operand is not None:
+                amounts = executing(warp, operand(warp)).tolist()
             different = [*dict.fromkeys(values)]
         state = 0
         for value in different:
@@ -205,7 +205,9 @@ def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environmen
         if value is None or value >> 32 or value >> RANK_SHIFT != warps[0].block.rank:
             return False
         barrier = warps[0].block.shared.barriers.get(value & ((1 << RANK_SHIFT) - 1))
-        if barrier is None or not barrier.takes(LANES * len(warps)):
+        amount = 1 if operand is None else common(warps, operand)
+        count = LANES * (amount or 0)
+        if barrier is None or not count or not barrier.takes(count * len(warps)):
             return False
         key, phase, machine = barrier.key, barrier.phase, warps[0].machine
         cluster, relaxed = form.cluster, form.relaxed
@@ -216,10 +218,10 @@ def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environmen
                 machine.tracker.arrive(
                     warp.number, key, phase, line=line, cluster=cluster, relaxed=relaxed
                 )
-            barrier.arrive(LANES, warp.title, instruction)
+            barrier.arrive(count, warp.title, instruction)
         return True
 
-    alone = operand is None and not drop and completes
+    alone = not expects and not drop and completes
     return Control(run, several=several if alone else None)
 
 
