@@ -120,7 +120,7 @@ class Part:
 class Member(Resource):
     """A warp in its warpgroup.
 
-    ``fenced`` is what its registers held at the last wgmma.fence, ``waited`` the products that a
+    ``fenced`` is what its registers of products held at the last wgmma.fence, ``waited`` the products that a
     wait has covered and that its accumulators still come from.
     """
 
@@ -129,7 +129,7 @@ class Member(Resource):
         self.warp = warp
         self.number = number
         self.issued = 0
-        self.fenced: list[Lanes] | None = None
+        self.fenced: list[Any] | None = None
         self.waited: set[Joint] = set()
         self._open: list[Joint] = []
         self._committed: list[list[Joint]] = []

@@ -31,6 +31,24 @@ def kept(slots: tuple[int, ...]) -> Same:
     return compared
 
 
+Snapshot = Callable[[list[Any], list[Any]], object]
+"""Takes a list of registers, and one of what they were. Brings the second up to date."""
+
+
+@cache
+def snapshot(slots: tuple[int, ...]) -> Snapshot:
+    """Puts some registers into the second list, at their places."""
+    made = engine()
+    if made is not None:
+        return made.builtin("noted", _addresses(made)["noted"], np.array(slots, np.int64))
+
+    def noted(now: list[Any], before: list[Any]) -> None:
+        for slot in slots:
+            before[slot] = now[slot]
+
+    return noted
+
+
 @cache
 def held(slots: tuple[int, ...]) -> Same:
     """Whether registers in the first list are the items of the second, in their order."""
@@ -192,19 +210,28 @@ def _addresses(made: Engine) -> dict[str, int]:
         "DATA": objects.DATA, "SIZES": objects.SIZES, "LIST": objects.LIST_ITEMS,
         "TYPE": objects.TYPE, "ARRAY": id(np.ndarray), "TRUE": id(True), "FALSE": id(False),
         "@increase(": f"inttoptr (i64 {python('Py_IncRef')} to ptr)(",
+        "@decrease(": f"inttoptr (i64 {python('Py_DecRef')} to ptr)(",
     }  # fmt: skip
     text = _TEXT.format(name="kept", at="%slot", check=_ARRAYS) + _TEXT.format(
         name="held", at="%k", check="br label %next"
     )
+    note = _TEXT.format(name="noted", at="%slot", check="br label %next")
+    text += note.replace("label %check, label %no\n", f"label %next, label %put\n{_PUT}")
     for word, value in constants.items():
         text = text.replace(word, str(value))
-    return made.compiled(text, ("kept", "held"), level=1)
+    return made.compiled(text, ("kept", "held", "noted"), level=1)
 
 
 _ARRAYS = """%type.at = getelementptr i8, ptr %a, i64 TYPE
   %type = load i64, ptr %type.at
   %array = icmp eq i64 %type, ARRAY
   br i1 %array, label %next, label %no"""
+_PUT = """put:
+  call void @increase(ptr %a)
+  store ptr %a, ptr %b.at
+  call void @decrease(ptr %b)
+  br label %next
+"""
 _TEXT = """
 define ptr @{name}(ptr %self, ptr %arguments, i64 %argc) {{
   %data.at = getelementptr i8, ptr %self, i64 DATA
