@@ -249,38 +249,17 @@ def _permuted(selector: int) -> Body:
 @cache
 def bodies() -> dict[str, Body]:
     """All bodies but those with a number in their names (`body`)."""
-    found: dict[str, Body] = {}
-    for type_ in ("i8", "i16", "i32", "i64"):
-        found[f"copy.{type_}"] = Body(type_, (type_,), (f"%r = or <{type_}> %x0, zeroinitializer",))
+    found: dict[str, Body] = {"not.pred": Body("i8", ("i8",), ("%r = xor <i8> %x0, splat (i8 1)",))}
+    for type_ in ("i8", *_INTEGERS):
+        same = f"%r = or <{type_}> %x0, zeroinitializer"
+        found[f"copy.{type_}"] = Body(type_, (type_,), (same,))
         found[f"put.{type_}"] = _put(type_)
-        for word in ("and", "or", "xor", "add", "sub", "mul"):
+        for word in ("and", "or", "xor"):
             found[f"{word}.{type_}"] = _binary(type_, word)
-        for sign in "su":
-            for operator in ("lt", "le", "gt", "ge"):
-                found[f"{operator}.{sign}{type_[1:]}"] = _compared(type_, sign + operator)
-            for word in ("min", "max"):
-                name = f"@llvm.{sign}{word}.<{type_}>"
-                call = f"%r = call <{type_}> {name}(<{type_}> %x0, <{type_}> %x1)"
-                found[f"{word}.{sign}{type_[1:]}"] = Body(type_, (type_, type_), (call,))
-        for operator in ("eq", "ne"):
-            found[f"{operator}.{type_}"] = _compared(type_, operator)
-        found[f"not.{type_}"] = Body(
-            type_, (type_,), (f"%r = xor <{type_}> %x0, splat ({type_} -1)",)
-        )
-        found[f"neg.{type_}"] = Body(type_, (type_,), (f"%r = sub <{type_}> zeroinitializer, %x0",))
-        found[f"mad.{type_}"] = Body(
-            type_,
-            (type_,) * 3,
-            (f"%p = mul <{type_}> %x0, %x1", f"%r = add <{type_}> %p, %x2"),
-        )
-        found[f"selp.{type_}"] = _chosen(type_)
-        for word, operation in (("shl", "shl"), ("shru", "lshr"), ("shrs", "ashr")):
-            if type_ != "i8":
-                found[f"{word}.{type_}"] = _shift(type_, operation)
-    found["not.pred"] = Body("i8", ("i8",), ("%r = xor <i8> %x0, splat (i8 1)",))
-    types = ("i8", "i16", "i32", "i64")
-    for at, narrow in enumerate(types):
-        for wide in types[at + 1 :]:
+    for type_ in _INTEGERS:
+        found |= _whole(type_)
+    for at, narrow in enumerate(_INTEGERS):
+        for wide in _INTEGERS[at + 1 :]:
             found[f"zext.{narrow}.{wide}"] = _cast(wide, narrow, "zext")
             found[f"sext.{narrow}.{wide}"] = _cast(wide, narrow, "sext")
             found[f"trunc.{wide}.{narrow}"] = _cast(narrow, wide, "trunc")
@@ -290,7 +269,34 @@ def bodies() -> dict[str, Body]:
         for sign, extend in (("s", "sext"), ("u", "zext")):
             found[f"wide.{sign}{half[1:]}"] = _wide(half, whole, extend, False)
             found[f"high.{sign}{half[1:]}"] = _wide(half, whole, extend, True)
-    found |= _floating()
+    return found | _floating()
+
+
+_INTEGERS = ("i16", "i32", "i64")
+
+
+def _whole(type_: str) -> dict[str, Body]:
+    """Integer arithmetic, comparisons and shifts of one type."""
+    found: dict[str, Body] = {}
+    bits = type_[1:]
+    for word in ("add", "sub", "mul"):
+        found[f"{word}.{type_}"] = _binary(type_, word)
+    for sign in "su":
+        for operator in ("lt", "le", "gt", "ge"):
+            found[f"{operator}.{sign}{bits}"] = _compared(type_, sign + operator)
+        for word in ("min", "max"):
+            name = f"@llvm.{sign}{word}.<{type_}>"
+            call = f"%r = call <{type_}> {name}(<{type_}> %x0, <{type_}> %x1)"
+            found[f"{word}.{sign}{bits}"] = Body(type_, (type_, type_), (call,))
+    for operator in ("eq", "ne"):
+        found[f"{operator}.{type_}"] = _compared(type_, operator)
+    found[f"not.{type_}"] = Body(type_, (type_,), (f"%r = xor <{type_}> %x0, splat ({type_} -1)",))
+    found[f"neg.{type_}"] = Body(type_, (type_,), (f"%r = sub <{type_}> zeroinitializer, %x0",))
+    lines = f"%p = mul <{type_}> %x0, %x1", f"%r = add <{type_}> %p, %x2"
+    found[f"mad.{type_}"] = Body(type_, (type_,) * 3, lines)
+    found[f"selp.{type_}"] = _chosen(type_)
+    for word, operation in (("shl", "shl"), ("shru", "lshr"), ("shrs", "ashr")):
+        found[f"{word}.{type_}"] = _shift(type_, operation)
     return found
 
 
@@ -508,7 +514,7 @@ declare <8 x float> @llvm.fabs.v8f32(<8 x float>)
 declare <8 x double> @llvm.sqrt.v8f64(<8 x double>)
 """ + "".join(
     f"declare <8 x i{n}> @llvm.{sign}{word}.v8i{n}(<8 x i{n}>, <8 x i{n}>)\n"
-    for n in (8, 16, 32, 64)
+    for n in (16, 32, 64)
     for sign in "su"
     for word in ("min", "max")
 )

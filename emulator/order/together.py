@@ -77,7 +77,9 @@ class Together:
         cluster = knowing[0].cluster.number
         self._before = ()
         if not write:
-            known = all(map(self._known, repeat(cluster), rows, map(_read, place.parts)))
+            known = self._each_knows(cluster, rows, {*_read(place.whole)}) or all(
+                map(self._known, repeat(cluster), rows, map(_read, place.parts))
+            )
         elif self._alike % _ALIKE == 0 and self._all_know(cluster, rows, place.whole):
             return True
         else:
