@@ -14,12 +14,14 @@ from schedgen.emulator.machine.block import SharedMemory
 from schedgen.emulator.machine.lanes import EmulationError, Lanes, Read, gathered
 from schedgen.emulator.machine.memory import Flat
 from schedgen.emulator.machine.spots import Offsets, Spot, spot_of, spot_of_all
+from schedgen.emulator.native.elements import exchange
 from schedgen.emulator.order.tracker import Cells
 from schedgen.emulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
+_exchange = exchange()
 _CONSTANT = frozenset({"param", "param::entry", "const"})
 """Spaces that nobody writes, so that no order matters."""
 
@@ -145,6 +147,11 @@ class Access:
         """Puts (warps, …) elements of ``width`` bytes."""
         view = found.flat.views[width]
         same = [False] * len(warps)
+        bits = _exchange(view, index, values, len(warps))
+        if bits is not None:
+            same = [bool(bits >> at & 1) for at in range(len(warps))]
+            self.report_several(warps, write=True, same=same)
+            return
         if warps[0].machine.tracking:
             equal = (view[index] == values).tobytes()
             size = len(equal) // len(warps)
