@@ -139,6 +139,20 @@ def _inval(instruction: Instruction, decoder: Decoder, _environment: Environment
     return run
 
 
+def _shares(warp: Warp, lanes: Lanes, operand: Read | None) -> dict[int, list[int]]:
+    """By the address of an object, what each lane that names it gives: 1 without an operand."""
+    values = each_of(warp, lanes)
+    amounts = [1] if operand is None else each_of(warp, operand(warp))
+    if len(values) == 1 == len(amounts) and warp.full:
+        return {values[0]: amounts * LANES}
+    values = executing(warp, lanes).tolist()
+    amounts = [1] * len(values) if operand is None else executing(warp, operand(warp)).tolist()
+    found: dict[int, list[int]] = {}
+    for value, amount in zip(values, amounts, strict=True):
+        found.setdefault(value, []).append(amount)
+    return found
+
+
 @builds("mbarrier.arrive", "mbarrier.arrive_drop")
 def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Control:
     form = form_of(instruction, ("expect_tx", "noComplete"), ("release",))
@@ -157,28 +171,14 @@ def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environmen
     line = instruction.line
 
     def run(warp: Warp) -> Condition | None:
-        lanes = addresses(warp)
-        values = different = each_of(warp, lanes)
-        amounts = [1] if operand is None else each_of(warp, operand(warp))
-        if len(values) == 1 == len(amounts) and warp.full:
-            amounts = amounts * LANES
-        else:
-            values = executing(warp, lanes).tolist()
-            amounts = [1] * len(values)
-            if operand is not None:
-                amounts = executing(warp, operand(warp)).tolist()
-            different = [*dict.fromkeys(values)]
         state = 0
-        for value in different:
+        for value, mine in _shares(warp, addresses(warp), operand).items():
             block, offset = locate(warp, value, instruction, remote=form.remote)
             barrier = block.mbarrier(offset, instruction)
             if not sink and block is not warp.block:
                 raise error(
                     instruction, "an arrive on a remote mbarrier returns no state (rule B8)"
                 )
-            mine = amounts
-            if len(different) > 1:
-                mine = [a for v, a in zip(values, amounts, strict=True) if v == value]
             count = len(mine) if expects else sum(mine)
             if expects:
                 barrier.expect(sum(mine), instruction)

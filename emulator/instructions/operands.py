@@ -84,7 +84,7 @@ def uniform(warp: Warp, lanes: Lanes, what: str, where: Instruction, rule: str =
     """
     value = _alike(lanes) if warp.full else None
     if value is not None and value is not NotImplemented:
-        return value
+        return int(value)
     lanes = executing(warp, lanes)
     first = lanes.item(0)
     bits = lanes.tobytes()
@@ -105,7 +105,7 @@ def common(warps: Sequence[Warp], read: Read) -> int | None:
         return None  # it will be met again, in the warp whose fault it is
     value = _alike(*every)
     if value is not NotImplemented:
-        return value
+        return None if value is None else int(value)
     if any(type(lanes) is not np.ndarray for lanes in every):
         return None
     first = every[0]
@@ -121,5 +121,5 @@ def each_of(warp: Warp, lanes: Lanes) -> list[int]:
     if warp.full:
         value = _alike(lanes)
         if value is not None and value is not NotImplemented:
-            return [value]
+            return [int(value)]
     return executing(warp, lanes).tolist()

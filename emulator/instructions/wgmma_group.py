@@ -120,8 +120,8 @@ class Part:
 class Member(Resource):
     """A warp in its warpgroup.
 
-    ``fenced`` is what its registers of products held at the last wgmma.fence, ``waited`` the products that a
-    wait has covered and that its accumulators still come from.
+    ``fenced`` is what its registers of products held at the last wgmma.fence, ``waited`` the
+    products that a wait has covered and that its accumulators still come from.
     """
 
     def __init__(self, warp: Warp, number: int) -> None:

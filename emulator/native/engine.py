@@ -2,19 +2,21 @@
 
 Functions are LLVM IR as text. They read lists and arrays where these are in memory, so that a call
 costs no more than one of a builtin function. Offsets into objects are those of CPython's and
-numpy's public headers; they are compared with real objects once, and without that nothing is
-native: everything that is has a way that needs numpy only.
+numpy's public headers; they are compared with real objects once. Where they differ, where llvmlite
+is missing, or with ``SCHEDGEN_NATIVE=0`` in the environment, nothing is native: everything that is
+has a way that needs numpy only, and gives the same.
 """
 
 from __future__ import annotations
 
 import ctypes
+import importlib
+import os
 import sys
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 
 LIST_ITEMS = 24
@@ -44,18 +46,25 @@ class _Method(ctypes.Structure):
 
 
 class Engine:
-    """Compiles functions, which stay for the life of the process."""
+    """Compiles functions, which stay for the life of the process.
 
-    def __init__(self) -> None:
+    Args:
+        llvm: the module ``llvmlite.binding``.
+    """
+
+    def __init__(self, llvm: Any) -> None:
+        self._llvm = llvm
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self._modules: list[object] = []
         self._methods: dict[tuple[str, int], _Method] = {}
-        self.half = bool(llvm.get_host_cpu_features().get("f16c"))
+        features: dict[str, bool] = {**llvm.get_host_cpu_features()}
+        self.half = features.get("f16c", False)
         """Whether the processor converts float16 by itself."""
 
     def compiled(self, text: str, names: Iterable[str], level: int) -> dict[str, int]:
         """Addresses of functions of a module. ``level``: how much LLVM optimizes, 0 to 3."""
+        llvm = self._llvm
         module = llvm.parse_assembly(text)
         target = llvm.Target.from_default_triple().create_target_machine(
             cpu=llvm.get_host_cpu_name(),
@@ -82,12 +91,17 @@ class Engine:
 
 @cache
 def engine() -> Engine | None:
-    """The engine; None where objects are not what this module takes them for."""
+    """The engine, if there is one."""
+    if os.environ.get("SCHEDGEN_NATIVE") == "0":
+        return None
     if sys.implementation.name != "cpython" or sys.maxsize < 2**32:
         return None
     if not getattr(sys, "_is_gil_enabled", lambda: True)() or not _as_expected():
         return None
-    return Engine()
+    try:
+        return Engine(importlib.import_module("llvmlite.binding"))
+    except ImportError:
+        return None
 
 
 def python(name: str) -> int:
@@ -110,7 +124,8 @@ def new_array() -> int:
 def loop(function: np.ufunc, types: str) -> tuple[int, int]:
     """The addresses of the loop of a ufunc for arguments of some types, such as ``d->d``, and of
     what it gets as its last argument."""
-    at = 8 * function.types.index(types)
+    known: list[str] = [*function.types]
+    at = 8 * known.index(types)
     data = _word(id(function) + _UFUNC_DATA)
     return _word(_word(id(function) + _UFUNC_LOOPS) + at), _word(data + at) if data else 0
 

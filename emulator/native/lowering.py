@@ -14,7 +14,13 @@ from schedgen.emulator.machine.elementwise import Elementwise
 from schedgen.emulator.machine.lanes import LANES, Lanes
 from schedgen.emulator.ptx.tree import Immediate, Instruction, Register, Vector
 
-_KEPT = {np.bool_: "i8", np.uint8: "i8", np.uint16: "i16", np.uint32: "i32", np.uint64: "i64"}
+_KEPT: Mapping[type[np.generic], str] = {
+    np.bool_: "i8",
+    np.uint8: "i8",
+    np.uint16: "i16",
+    np.uint32: "i32",
+    np.uint64: "i64",
+}
 """Type in which a register is kept -> LLVM type of its lanes."""
 
 

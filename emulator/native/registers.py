@@ -65,7 +65,7 @@ def held(slots: tuple[int, ...]) -> Same:
 Value = Callable[..., Any]
 
 
-def _alike(*every: Any) -> Any:
+def alike(*every: Any) -> Any:
     """The value that all lanes of some arrays have; None where they differ."""
     if any(type(lanes) is not np.ndarray for lanes in every):
         return NotImplemented
@@ -80,7 +80,7 @@ def value_of() -> Value:
     """What gives the value that all lanes of one or more arrays have: None where they differ,
     `NotImplemented` where it has not looked at them, of promises for one."""
     made = engine()
-    return _alike if made is None else made.builtin("alike", _alike_address(made), None)
+    return alike if made is None else made.builtin("alike", _alike_address(made), None)
 
 
 @cache
@@ -154,7 +154,11 @@ fits:
 compare:
   %first.at = getelementptr i8, ptr %one, i64 DATA
   %first = load ptr, ptr %first.at
-  switch i64 %kind, label %other [i64 BOOL, label %bool i64 WORD, label %word i64 WIDE, label %wide]
+  switch i64 %kind, label %other [
+    i64 BOOL, label %bool
+    i64 WORD, label %word
+    i64 WIDE, label %wide
+  ]
 bool:
   %b.value = load i8, ptr %first
   %b.long = zext i8 %b.value to i64
@@ -173,7 +177,11 @@ loop:
   %a = load ptr, ptr %a.at
   %data.at = getelementptr i8, ptr %a, i64 DATA
   %data = load ptr, ptr %data.at
-  switch i64 %kind, label %other [i64 BOOL, label %bools i64 WORD, label %words i64 WIDE, label %wides]
+  switch i64 %kind, label %other [
+    i64 BOOL, label %bools
+    i64 WORD, label %words
+    i64 WIDE, label %wides
+  ]
 bools:
   %b = trunc i64 %value to i8
   %b.same = call i1 @equal1(ptr %data, i8 %b)

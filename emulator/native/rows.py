@@ -268,7 +268,8 @@ def _module() -> str:
     put = head.format("put") + _filled(_PUT) + f"done:\n{_NONE}other:\n{other}}}\n"
     text = found + put
     constants = {
-        "DATA": objects.DATA, "SIZES": objects.SIZES, "ITEMS": objects.LIST_ITEMS, "LIMIT": _LIMIT, "NONE": id(None), "FALSE": id(False),
+        "DATA": objects.DATA, "SIZES": objects.SIZES, "ITEMS": objects.LIST_ITEMS,
+        "LIMIT": _LIMIT, "NONE": id(None), "FALSE": id(False),
     }  # fmt: skip
     for word, value in constants.items():
         text = text.replace(word, str(value))

@@ -59,11 +59,16 @@ def calls_of(step: Elementwise) -> tuple[Call, ...] | None:
         return _calls[key]
     made = engine()
     found = None if made is None else lowered(described(key), step)
-    if made is not None and found is not None:
-        if (needs_half(found) and not made.half) or not _fit(found, step):
-            found = None
+    if found is not None and not (_fit(found, step) and _can(found)):
+        found = None
     _calls[key] = found
     return found
+
+
+def _can(calls: Sequence[Call]) -> bool:
+    """Whether the processor has what bodies need."""
+    made = engine()
+    return made is not None and (made.half or not needs_half(calls))
 
 
 def _fit(calls: Sequence[Call], step: Elementwise) -> bool:
@@ -170,7 +175,9 @@ def _words(
     return np.array(words + calls, np.int64)
 
 
-_types = {kind: np.dtype(kind) for kind in (np.bool_, np.uint8, np.uint16, np.uint32, np.uint64)}
+_types: dict[type[np.generic], np.dtype[np.generic]] = {
+    kind: np.dtype(kind) for kind in (np.bool_, np.uint8, np.uint16, np.uint32, np.uint64)
+}
 """Of registers; kept here because runs have their addresses."""
 
 

@@ -155,14 +155,14 @@ class Blocks:
 
 
 Place = Span | Grid | Blocks
-Known = Rows | int
-"""What is native of a place, or how often it was asked for; -1: nothing."""
+Known = Rows | int | None
+"""What is native of a place; or how often it was asked for; None: nothing."""
 
 
 def different(where: Place, numbers: NDArray[np.int32]) -> list[int] | None:
     """The different numbers in the cells of a place, ascending; None: they have to be looked at."""
     known = where.known
-    if type(known) is int:
+    if not isinstance(known, Rows):
         known = _native(where, known)
         if known is None:
             return None
@@ -172,7 +172,7 @@ def different(where: Place, numbers: NDArray[np.int32]) -> list[int] | None:
 def fill(where: Place, numbers: NDArray[np.int32], number: int) -> None:
     """Writes a number to all cells of a place."""
     known = where.known
-    if type(known) is int:
+    if not isinstance(known, Rows):
         known = _native(where, known)
         if known is None:
             where.put(numbers, number)
@@ -181,16 +181,13 @@ def fill(where: Place, numbers: NDArray[np.int32], number: int) -> None:
         raise IndexError(f"{where} is not inside of a memory of {numbers.size} cells")
 
 
-def _native(where: Place, times: int) -> Rows | None:
+def _native(where: Place, times: int | None) -> Rows | None:
     """Places that come again are worth it."""
     if times == 0:
         where.known = 1
-        return None
-    if times < 0:
-        return None
-    found = where.native()
-    where.known = -1 if found is None else found
-    return found
+    elif times is not None:
+        where.known = where.native()
+    return where.known if isinstance(where.known, Rows) else None
 
 
 Scaled = tuple[int, Place] | None

@@ -104,7 +104,7 @@ class Together:
         self, cluster: int, rows: Sequence[NDArray[np.int32]], numbers: Collection[int]
     ) -> bool:
         if len(numbers) <= _FEW:
-            return all([self._known(cluster, row, numbers) for row in rows])
+            return all(self._known(cluster, row, numbers) for row in rows)
         size = min(row.size for row in rows)
         return self._known(cluster, reduce(np.minimum, [row[:size] for row in rows]), numbers)
 

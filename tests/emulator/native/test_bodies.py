@@ -1,4 +1,4 @@
-"""Instructions as machine code give the bits that numpy gives, form by form, on awkward operands."""
+"""Instructions as machine code give the bits of numpy, form by form, on awkward operands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPECIAL = np.array(
     ],
     np.uint32,
 )  # fmt: skip
-"""Zeros, infinities, NaNs, subnormal and largest values, ties of narrow types, shifts by the width."""
+"""Zeros, infinities, NaNs, subnormal and largest values, ties of narrow types, widths."""
 
 
 def _integers() -> Iterator[str]:
@@ -158,7 +158,7 @@ def _steps() -> tuple[Decoder, dict[str, Elementwise]]:
 def _operands(decoder: Decoder, values: np.random.Generator) -> dict[str, NDArray[np.uint64]]:
     found: dict[str, NDArray[np.uint64]] = {}
     for name in decoder.slot:
-        match values.integers(4):
+        match int(values.integers(4)):
             case 0:
                 words = values.choice(SPECIAL, 64)
             case 1:
