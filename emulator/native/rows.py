@@ -22,6 +22,8 @@ class Rows(NamedTuple):
 
     found: Builtin
     put: Builtin
+    kept: object
+    """What they have the address of."""
 
 
 def rows(first: int, count: int, distance: int, width: int) -> Rows | None:
@@ -33,6 +35,12 @@ def listed(index: NDArray[np.int64], width: int) -> Rows | None:
     """Rows of ``width`` entries, aligned; ``index`` has their numbers."""
     if index.dtype != np.int64 or not index.flags.c_contiguous:
         return None
+    if not index.size:
+        return None
+    end = (int(index.max()) + 1) * width
+    size = -(-(end - int(index.min()) * width) // _EIGHT) * _EIGHT
+    if width % _EIGHT and size <= end and size <= _SPARSE * width * index.size:
+        return _masked(index, width, end - size, size)
     return _bound(0, index.size, 0, width, index)
 
 
@@ -45,13 +53,36 @@ def _bound(
     address = 0 if index is None else index.ctypes.data
     last = first + (count - 1) * distance if index is None else int(index.max()) * width
     words = np.array([first, count, distance, width, address, last + width], np.int64)
-    found = _addresses(made)
-    return Rows(*(made.builtin(name, found[name], words) for name in ("found", "put")))
+    return _of(made, ("found", "put"), words, index)
+
+
+def _masked(index: NDArray[np.int64], width: int, first: int, size: int) -> Rows | None:
+    """One row, of which some entries count: eight are looked at in the time of one."""
+    made = engine()
+    if made is None:
+        return None
+    mask = np.zeros(size, np.int32)
+    mask[(index[:, None] * width + (np.arange(width) - first)).ravel()] = 1
+    inside = int(index[0]) * width
+    row = [first, 1, 0, size, 0, first + size, mask.ctypes.data, inside]
+    return _of(made, ("found_masked", "put_masked"), np.array(row, np.int64), mask)
+
+
+def _of(made: Engine, names: tuple[str, str], words: NDArray[np.int64], kept: object) -> Rows:
+    found, put = (made.builtin(name, _addresses(made)[name], words) for name in names)
+    return Rows(found, put, kept)
 
 
 @cache
 def _addresses(made: Engine) -> dict[str, int]:
-    return made.compiled(_module(), ("found", "put"), level=1)
+    names = ("found", "put", "found_masked", "put_masked")
+    return made.compiled(_module(), names, level=1)
+
+
+_EIGHT = 8
+"""Entries that are looked at together."""
+_SPARSE = 8
+"""Entries for each one that counts up to which all are looked at."""
 
 
 _ROWS = """
@@ -162,6 +193,44 @@ each.next:
     "ONE": """%o.ok = call i1 @note(ptr %o.at, ptr %known, ptr %n, ptr %last)
   br i1 %o.ok, label %one.next, label %other""",
 }
+_MASK = """%mask.at = getelementptr i64, ptr %words, i64 6
+  %mask = load ptr, ptr %mask.at
+  """
+_SOME = """%m.at = getelementptr i32, ptr %mask, i64 %e
+  %m.value = load <8 x i32>, ptr %m.at, align 4
+  %m = icmp ne <8 x i32> %m.value, zeroinitializer
+  %raw = load <8 x i32>, ptr %e.at, align 4
+  """
+
+
+def _found_masked() -> dict[str, str]:
+    """What does not count is taken for the number before it, which is known."""
+    inside = """br label %first.found
+first.found:
+  %zero.word = getelementptr i64, ptr %words, i64 7
+  %zero = load i64, ptr %zero.word
+"""
+    start, eight = _FOUND["START"], _FOUND["EIGHT"]
+    begin, end = start.index("br i1 %listed"), start.index("  %zero.at")
+    eight = eight.replace("%e.value = load <8 x i32>, ptr %e.at, align 4\n", "")
+    eight = eight.replace(
+        "  %e.differ",
+        "  %e.value = select <8 x i1> %m, <8 x i32> %raw, <8 x i32> %all\n  %e.differ",
+    )
+    eight = eight.replace("each:\n", "each.first:\n  store <8 x i32> %e.value, ptr %temporary\n"
+                          "  br label %each\neach:\n")  # fmt: skip
+    eight = eight.replace("label %each\neach.first", "label %each.first\neach.first")
+    eight = eight.replace("[0, %eight.do]", "[0, %each.first]").replace(
+        "ptr %e.at, i64 %x", "ptr %temporary, i64 %x"
+    )
+    return {
+        "START": _MASK + "%temporary = alloca <8 x i32>\n  " + start[:begin] + inside + start[end:],
+        "LAST": _FOUND["LAST"],
+        "EIGHT": _SOME + eight,
+        "ONE": _FOUND["ONE"],
+    }
+
+
 _NOTE = """
 define internal i1 @note(ptr %at, ptr %known, ptr %n, ptr %last) {
   %value = load i32, ptr %at
@@ -255,6 +324,14 @@ _PUT = {
     "ONE": """store i32 %wanted, ptr %o.at
   br label %one.next""",
 }
+_PUT_MASKED = {
+    **_PUT,
+    "START": _MASK + _PUT["START"],
+    "EIGHT": _SOME
+    + """%new = select <8 x i1> %m, <8 x i32> %all, <8 x i32> %raw
+  store <8 x i32> %new, ptr %e.at, align 4
+  br label %eight.next""",
+}
 _NONE = """  %none = inttoptr i64 NONE to ptr
   call void @increase(ptr %none)
   ret ptr %none
@@ -263,10 +340,12 @@ _NONE = """  %none = inttoptr i64 NONE to ptr
 
 def _module() -> str:
     head = "define ptr @{}(ptr %self, ptr %arguments, i64 %argc) {{"
-    found = _NOTE + head.format("found") + _filled(_FOUND) + _LIST + _NONE + "}\n"
+    text = _NOTE
+    for name, parts in (("found", _FOUND), ("found_masked", _found_masked())):
+        text += head.format(name) + _filled(parts) + _LIST + _NONE + "}\n"
     other = _NONE.replace("%none", "%false").replace("NONE", "FALSE")
-    put = head.format("put") + _filled(_PUT) + f"done:\n{_NONE}other:\n{other}}}\n"
-    text = found + put
+    for name, parts in (("put", _PUT), ("put_masked", _PUT_MASKED)):
+        text += head.format(name) + _filled(parts) + f"done:\n{_NONE}other:\n{other}}}\n"
     constants = {
         "DATA": objects.DATA, "SIZES": objects.SIZES, "ITEMS": objects.LIST_ITEMS,
         "LIMIT": _LIMIT, "NONE": id(None), "FALSE": id(False),

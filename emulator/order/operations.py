@@ -75,7 +75,7 @@ class Operation:
 
     __slots__ = (
         "agents", "born", "chain", "clock", "ends", "entered", "held", "origin", "queue",
-        "vectors", "view", "warp",
+        "vectors", "view", "warp", "who",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +94,8 @@ class Operation:
         self.ends: list[tuple[Barrier, int]] = []
         self.vectors: dict[Space, NDArray[np.int32]] = {}
         self.entered: dict[Hashable, _Entered] | None = None
+        self.who: Who | None = None
+        """Who has made its last access."""
 
     def again(self) -> Operation:
         """The same, issued by another lane of the warp in the same instruction."""
@@ -289,10 +291,12 @@ class Operations:
         vector = operation.vectors.get(cells.space)
         if vector is None:
             vector = operation.vectors[cells.space] = self._vector(operation, cells.space)
-        who = Who(
-            agent, clock, operation.origin, vector, operation.view,
-            agent.kind not in self._state.fenced, operation.born,
-        )  # fmt: skip
+        who = operation.who
+        if who is None or who.agent is not agent or who.clock != clock or who.vector is not vector:
+            who = operation.who = Who(
+                agent, clock, operation.origin, vector, operation.view,
+                agent.kind not in self._state.fenced, operation.born,
+            )  # fmt: skip
         return self._accesses.access(who, cells, write=write, atomic=atomic)
 
     # -- what an operation is ordered after -----------------------------------------------------

@@ -23,11 +23,14 @@ def _place(values: np.random.Generator, kind: int) -> Place:
         column = int(values.integers(0, 64 - width + 1))
         return Grid(64, row, int(values.integers(1, 64 - row + 1)), column, width)
     width = int(values.choice([1, 2, 4, 8, 16]))
+    if kind == 3:
+        near = SIZE // 2 // width + np.arange(100)
+        return Blocks(width, values.choice(near, int(values.integers(20, 100)), replace=False))
     index = values.choice(SIZE // width, int(values.integers(1, 30)), replace=False)
     return Blocks(width, index.astype(np.int64))
 
 
-@pytest.mark.parametrize("kind", range(3), ids=["span", "grid", "blocks"])
+@pytest.mark.parametrize("kind", range(4), ids=["span", "grid", "blocks", "near blocks"])
 def test_numbers_in_places(kind: int) -> None:
     values = np.random.default_rng(kind)
     for turn in range(400):
