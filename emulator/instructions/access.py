@@ -14,12 +14,14 @@ from schedgen.emulator.machine.block import SharedMemory
 from schedgen.emulator.machine.lanes import EmulationError, Lanes, Read, gathered
 from schedgen.emulator.machine.memory import Flat
 from schedgen.emulator.machine.spots import Offsets, Spot, spot_of, spot_of_all
+from schedgen.emulator.native.elements import exchange
 from schedgen.emulator.order.tracker import Cells
 from schedgen.emulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
+_exchange = exchange()
 _CONSTANT = frozenset({"param", "param::entry", "const"})
 """Spaces that nobody writes, so that no order matters."""
 
@@ -108,8 +110,11 @@ class Access:
         if write and not spot.different:
             return None
         size = self.width * self.count
-        cells = [flat.cells(offsets, size) for offsets in every]
-        found = Several(flat, spot, cells, flat.cells(spot.offsets, size))
+        cells, whole = spot.kept(
+            (flat.cta, size),
+            lambda: ([flat.cells(one, size) for one in every], flat.cells(spot.offsets, size)),
+        )
+        found = Several(flat, spot, cells, whole)
         machine, line = warps[0].machine, self.where.line
         numbers = [warp.number for warp in warps]
         if machine.tracking and not machine.tracker.together(
@@ -142,6 +147,11 @@ class Access:
         """Puts (warps, …) elements of ``width`` bytes."""
         view = found.flat.views[width]
         same = [False] * len(warps)
+        bits = _exchange(view, index, values, len(warps))
+        if bits is not None:
+            same = [bool(bits >> at & 1) for at in range(len(warps))]
+            self.report_several(warps, write=True, same=same)
+            return
         if warps[0].machine.tracking:
             equal = (view[index] == values).tobytes()
             size = len(equal) // len(warps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from schedgen.emulator.machine.conditions import EXITED, YIELD, Condition
 from schedgen.emulator.machine.lanes import Decoder, error
 from schedgen.emulator.machine.steps import Control
 from schedgen.emulator.machine.warp import NONE, ONES
+from schedgen.emulator.native.registers import value_of
 from schedgen.emulator.ptx.tree import Immediate, Instruction, Operand, Symbol
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def _bra(instruction: Instruction, decoder: Decoder, environment: Environment) -
     flags = _flags(instruction, decoder)
     if flags is None:
         return Control(_jump(target), guarded=True)
+    alike = value_of()
 
     # .uni says that lanes that execute together agree. Which do, is not for a program to know: two
     # parts of a warp may come to a branch one after the other, and meet there here.
@@ -66,7 +68,20 @@ def _bra(instruction: Instruction, decoder: Decoder, environment: Environment) -
                 return
         warp.diverge(taken, target)
 
-    return Control(branch, guarded=True)
+    assert instruction.guard is not None
+    slot, negated = decoder.slot[instruction.guard.register], instruction.guard.negated
+
+    def several(warps: Sequence[Warp]) -> bool:
+        """All lanes of all warps take it, or none does."""
+        value = alike(*[warp.registers[slot] for warp in warps])
+        if value is None or value is NotImplemented:
+            return False
+        if bool(value) is not negated:
+            for warp in warps:
+                warp.pc = target
+        return True
+
+    return Control(branch, guarded=True, several=several)
 
 
 def _jump(target: int) -> Callable[[Warp], Condition | None]:

@@ -33,6 +33,14 @@ class Owner(Protocol):
         """
         ...
 
+    def several(self, indices: Sequence[int]) -> Sequence[Lanes]:
+        """The lanes of some of its registers.
+
+        Raises:
+            EmulationError: the first one must not be touched yet.
+        """
+        ...
+
 
 class Promise(NDArrayOperatorsMixin):
     """Stands for the lanes of one register until an instruction touches them."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from schedgen.emulator.instructions.mbarriers import STATE_PHASE, Form, form_of, locate
-from schedgen.emulator.instructions.operands import address, executing
+from schedgen.emulator.instructions.operands import address, common, each_of, executing
 from schedgen.emulator.instructions.table import Environment, builds
+from schedgen.emulator.machine.block import RANK_SHIFT
 from schedgen.emulator.machine.conditions import YIELD, Condition
 from schedgen.emulator.machine.lanes import LANES, Decoder, Read, Write, error
 from schedgen.emulator.machine.mbarrier import Mbarrier
@@ -35,7 +37,7 @@ def _wait(instruction: Instruction, decoder: Decoder, environment: Environment) 
         blocking=instruction.modifiers[0] == "try_wait",
         spurious=environment.switches.spurious is not Spurious.NEVER,
     )
-    return Control(wait.run)
+    return Control(wait.run, several=wait.several if parity else None)
 
 
 _FALSE = np.zeros(LANES, np.bool_)
@@ -62,10 +64,11 @@ class _Wait:
     spurious: bool
 
     def run(self, warp: Warp) -> Condition | None:
-        values = executing(warp, self.addresses(warp)).tolist()
-        wanted = executing(warp, self.phases(warp)).tolist()
+        values = each_of(warp, self.addresses(warp))
+        wanted = each_of(warp, self.phases(warp))
         if values.count(values[0]) != len(values) or wanted.count(wanted[0]) != len(wanted):
-            return self._each(warp, values, wanted)
+            values = executing(warp, self.addresses(warp)).tolist()
+            return self._each(warp, values, executing(warp, self.phases(warp)).tolist())
         barrier = self._barrier(warp, values[0])
         phase = self._phase(warp, barrier, wanted[0])
         resumed = warp.resumed
@@ -87,6 +90,27 @@ class _Wait:
             self.write(warp, _FALSE)
             return YIELD
         return barrier.until(phase, again=True, timed=True)
+
+    def several(self, warps: Sequence[Warp]) -> bool:
+        """All lanes of all warps test one phase, which is complete."""
+        value, wanted = common(warps, self.addresses), common(warps, self.phases)
+        if value is None or wanted is None or wanted > 1:
+            return False
+        block = warps[0].block
+        if value >> 32 or value >> RANK_SHIFT != block.rank:
+            return False
+        barrier = block.shared.barriers.get(value & ((1 << RANK_SHIFT) - 1))
+        if barrier is None or barrier.phase & 1 == wanted:
+            return False
+        for warp in warps:
+            before = warp.resumed
+            if before and (before.resource is not barrier or before.tag != barrier.phase - 1):
+                return False
+        for warp in warps:
+            warp.resumed = None
+            self._observe(warp, barrier)
+            self.write(warp, _TRUE)
+        return True
 
     def _each(self, warp: Warp, values: list[int], wanted: list[int]) -> Condition | None:
         """Lanes that wait for different objects or phases: tested one by one."""

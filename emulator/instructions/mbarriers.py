@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from schedgen.emulator.instructions.operands import SCOPES, address, executing
+from schedgen.emulator.instructions.operands import SCOPES, address, common, each_of, executing
 from schedgen.emulator.instructions.table import Environment, Execute, builds, unsupported
 from schedgen.emulator.machine.addresses import SHARED_WINDOW
 from schedgen.emulator.machine.block import RANK_SHIFT, Block
@@ -139,6 +139,20 @@ def _inval(instruction: Instruction, decoder: Decoder, _environment: Environment
     return run
 
 
+def _shares(warp: Warp, lanes: Lanes, operand: Read | None) -> dict[int, list[int]]:
+    """By the address of an object, what each lane that names it gives: 1 without an operand."""
+    values = each_of(warp, lanes)
+    amounts = [1] if operand is None else each_of(warp, operand(warp))
+    if len(values) == 1 == len(amounts) and warp.full:
+        return {values[0]: amounts * LANES}
+    values = executing(warp, lanes).tolist()
+    amounts = [1] * len(values) if operand is None else executing(warp, operand(warp)).tolist()
+    found: dict[int, list[int]] = {}
+    for value, amount in zip(values, amounts, strict=True):
+        found.setdefault(value, []).append(amount)
+    return found
+
+
 @builds("mbarrier.arrive", "mbarrier.arrive_drop")
 def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Control:
     form = form_of(instruction, ("expect_tx", "noComplete"), ("release",))
@@ -157,20 +171,14 @@ def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environmen
     line = instruction.line
 
     def run(warp: Warp) -> Condition | None:
-        values = executing(warp, addresses(warp)).tolist()
-        amounts = [1] * len(values) if operand is None else executing(warp, operand(warp)).tolist()
         state = 0
-        different = dict.fromkeys(values)
-        for value in different:
+        for value, mine in _shares(warp, addresses(warp), operand).items():
             block, offset = locate(warp, value, instruction, remote=form.remote)
             barrier = block.mbarrier(offset, instruction)
             if not sink and block is not warp.block:
                 raise error(
                     instruction, "an arrive on a remote mbarrier returns no state (rule B8)"
                 )
-            mine = amounts
-            if len(different) > 1:
-                mine = [a for v, a in zip(values, amounts, strict=True) if v == value]
             count = len(mine) if expects else sum(mine)
             if expects:
                 barrier.expect(sum(mine), instruction)
@@ -190,7 +198,31 @@ def _arrive(instruction: Instruction, decoder: Decoder, _environment: Environmen
         if not sink:
             write(warp, _state(state if completes else state | _NO_COMPLETE))
 
-    return Control(run)
+    def several(warps: Sequence[Warp]) -> bool:
+        """All lanes of all warps arrive on one object of their CTA, in a phase that does not end
+        before the last of them has come."""
+        value = common(warps, addresses)
+        if value is None or value >> 32 or value >> RANK_SHIFT != warps[0].block.rank:
+            return False
+        barrier = warps[0].block.shared.barriers.get(value & ((1 << RANK_SHIFT) - 1))
+        amount = 1 if operand is None else common(warps, operand)
+        count = LANES * (amount or 0)
+        if barrier is None or not count or not barrier.takes(count * len(warps)):
+            return False
+        key, phase, machine = barrier.key, barrier.phase, warps[0].machine
+        cluster, relaxed = form.cluster, form.relaxed
+        for warp in warps:
+            if not sink:
+                write(warp, _state(phase << STATE_PHASE | barrier.pending))
+            if machine.tracking:
+                machine.tracker.arrive(
+                    warp.number, key, phase, line=line, cluster=cluster, relaxed=relaxed
+                )
+            barrier.arrive(count, warp.title, instruction)
+        return True
+
+    alone = not expects and not drop and completes
+    return Control(run, several=several if alone else None)
 
 
 @lru_cache(maxsize=1024)

@@ -16,6 +16,7 @@ from schedgen.emulator.machine.lanes import (
     error,
     stored,
 )
+from schedgen.emulator.native.registers import value_of
 from schedgen.emulator.ptx.tree import Address, Instruction, Operand, Register, Symbol, Vector
 
 if TYPE_CHECKING:
@@ -81,6 +82,9 @@ def uniform(warp: Warp, lanes: Lanes, what: str, where: Instruction, rule: str =
     Raises:
         EmulationError: they differ.
     """
+    value = _alike(lanes) if warp.full else None
+    if value is not None and value is not NotImplemented:
+        return int(value)
     lanes = executing(warp, lanes)
     first = lanes.item(0)
     bits = lanes.tobytes()
@@ -99,8 +103,23 @@ def common(warps: Sequence[Warp], read: Read) -> int | None:
         every = [read(warp) for warp in warps]
     except EmulationError:
         return None  # it will be met again, in the warp whose fault it is
+    value = _alike(*every)
+    if value is not NotImplemented:
+        return None if value is None else int(value)
     if any(type(lanes) is not np.ndarray for lanes in every):
         return None
     first = every[0]
     bits = b"".join([lanes.tobytes() for lanes in every])
     return int(first.item(0)) if bits == bits[: first.itemsize] * (LANES * len(every)) else None
+
+
+_alike = value_of()
+
+
+def each_of(warp: Warp, lanes: Lanes) -> list[int]:
+    """The values of the executing lanes; of all of them, if these have the same, that once."""
+    if warp.full:
+        value = _alike(lanes)
+        if value is not None and value is not NotImplemented:
+            return [int(value)]
+    return executing(warp, lanes).tolist()

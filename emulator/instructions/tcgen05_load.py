@@ -6,6 +6,7 @@ its registers, both at the latest in tcgen05.wait.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -149,16 +150,19 @@ class _Load(WarpOperation):
         self._place.report(self.handle, write=False)
 
     def lanes(self, index: int) -> Lanes:
-        """A register is touched: the load executes now if it has not (9.7.16.6.4.5)."""
+        return self.several((index,))[0]
+
+    def several(self, indices: Sequence[int]) -> Sequence[Lanes]:
+        """Registers are touched: the load executes now if it has not (9.7.16.6.4.5)."""
         machine = self.warp.machine
         if self._words is None:
             machine.operations.run(machine.operations.pending.index(self))
         assert self._words is not None
-        if index in self._left:
-            self._left.remove(index)
+        if not self._left.isdisjoint(indices):
+            self._left.difference_update(indices)
             if not self._left and self.handle >= 0:
                 machine.tracker.consumed(self.handle)
-        return self._words[index]
+        return [self._words[index] for index in indices]
 
 
 class _Store(WarpOperation):

@@ -8,6 +8,7 @@ undefined; it is `POISON` here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +79,7 @@ def _shuffle(form: Form) -> Step:
         fixed = source_lanes(mode, *(_constant(form.operands[at]) for at in (2, 3)))
 
     def step(warp: WarpState) -> None:
-        source, inside = fixed or source_lanes(mode, b(warp), c(warp))
+        source, inside = fixed or _known_lanes(mode, b(warp).tobytes(), c(warp).tobytes())
         values = a(warp).take(source)
         groups = members(warp)
         if len(groups) > 1 or not warp.full:
@@ -96,6 +97,16 @@ def _shuffle(form: Form) -> Step:
 def _constant(operand: Operand) -> Lanes:
     assert isinstance(operand, Immediate)
     return np.full(LANES, int(operand.value) & 0xFFFFFFFF, np.uint32)
+
+
+@lru_cache(maxsize=1024)
+def _known_lanes(mode: str, b: bytes, c: bytes) -> tuple[Lanes, Mask]:
+    """`source_lanes` of operands that come again."""
+    words = np.frombuffer(b, np.uint32), np.frombuffer(c, np.uint32)
+    found = source_lanes(mode, *words)
+    for lanes in found:
+        lanes.flags.writeable = False
+    return found
 
 
 def source_lanes(mode: str, b: Lanes, c: Lanes) -> tuple[Lanes, Mask]:

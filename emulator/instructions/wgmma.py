@@ -18,8 +18,17 @@ from schedgen.emulator.instructions.wgmma_mma import Mma, warpgroup
 from schedgen.emulator.machine.conditions import Condition
 from schedgen.emulator.machine.lanes import Decoder, error
 from schedgen.emulator.machine.steps import Control, SideBySide
+from schedgen.emulator.native.registers import snapshot
 from schedgen.emulator.order.tracker import Queue
-from schedgen.emulator.ptx.tree import Immediate, Instruction, Operand, Register, Vector
+from schedgen.emulator.ptx.tree import (
+    Immediate,
+    Instruction,
+    Kernel,
+    Operand,
+    Register,
+    Vector,
+    touched,
+)
 
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
@@ -47,13 +56,43 @@ def _member(warp: Warp, where: Instruction) -> Member:
 
 
 @builds("wgmma.fence")
-def _fence(instruction: Instruction, _decoder: Decoder, environment: Environment) -> Execute:
+def _fence(instruction: Instruction, decoder: Decoder, environment: Environment) -> Execute:
     _check(instruction, environment, ("fence", "sync", "aligned"))
+    note = snapshot(_of_products(environment.kernel, decoder))
 
     def run(warp: Warp) -> None:
-        _member(warp, instruction).fenced = list(warp.registers)
+        member = _member(warp, instruction)
+        if member.fenced is None:
+            member.fenced = [None] * len(warp.registers)
+        note(warp.registers, member.fenced)
 
     return run
+
+
+_known: dict[tuple[int, int], tuple[Kernel, tuple[int, ...]]] = {}
+"""By the identity of kernels, which are kept beside it, and by how many registers a decoder knows:
+that of a template has none of the kernel."""
+_KEPT = 16
+
+
+def _of_products(kernel: Kernel, decoder: Decoder) -> tuple[int, ...]:
+    """Slots of the registers of D and A of all products of a kernel: no fence is about others."""
+    key = id(kernel), len(decoder.slot)
+    known = _known.get(key)
+    if known is None:
+        names = {
+            name
+            for one in kernel.body
+            if one.opcode == "wgmma" and one.modifiers[0] == "mma_async"
+            for operand in one.operands[:2]
+            if isinstance(operand, Vector)
+            for name in touched(operand)
+        }
+        if len(_known) >= _KEPT:
+            _known.clear()
+        slots = tuple(sorted(decoder.slot[name] for name in names if name in decoder.slot))
+        known = _known[key] = kernel, slots
+    return known[1]
 
 
 @builds("wgmma.commit_group")

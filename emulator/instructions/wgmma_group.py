@@ -103,20 +103,25 @@ class Part:
         self._member = member
 
     def lanes(self, index: int) -> Lanes:
+        return self.several((index,))[0]
+
+    def several(self, indices: Sequence[int]) -> Sequence[Lanes]:
         member = self._member
         product = self._accumulator.joined[member.number]
         assert product is not None
         if product not in member.waited:
-            raise member.too_early(product, self._accumulator.promises[member.number][index].slot)
-        first = _LANES * member.number
-        return self._accumulator.registers(product.shape.d)[index, first : first + _LANES]
+            first = self._accumulator.promises[member.number][indices[0]]
+            raise member.too_early(product, first.slot)
+        start = _LANES * member.number
+        rows = self._accumulator.registers(product.shape.d)[:, start : start + _LANES]
+        return [rows[index] for index in indices]
 
 
 class Member(Resource):
     """A warp in its warpgroup.
 
-    ``fenced`` is what its registers held at the last wgmma.fence, ``waited`` the products that a
-    wait has covered and that its accumulators still come from.
+    ``fenced`` is what its registers of products held at the last wgmma.fence, ``waited`` the
+    products that a wait has covered and that its accumulators still come from.
     """
 
     def __init__(self, warp: Warp, number: int) -> None:
@@ -124,7 +129,7 @@ class Member(Resource):
         self.warp = warp
         self.number = number
         self.issued = 0
-        self.fenced: list[Lanes] | None = None
+        self.fenced: list[Any] | None = None
         self.waited: set[Joint] = set()
         self._open: list[Joint] = []
         self._committed: list[list[Joint]] = []

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import is_, itemgetter
-from typing import TYPE_CHECKING, Any, cast
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from schedgen.emulator.instructions.in_flight import Promise
 from schedgen.emulator.instructions.operands import common, uniform
@@ -22,16 +19,13 @@ from schedgen.emulator.instructions.wgmma_group import (
 from schedgen.emulator.instructions.wgmma_product import Given, Product
 from schedgen.emulator.layouts.errors import LayoutError
 from schedgen.emulator.machine.lanes import Read, error
+from schedgen.emulator.native.registers import Same, held, kept
 from schedgen.emulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
 _DESCRIPTOR = (1 << 64) - 1
-_ARRAYS = {np.ndarray}
-
-Taking = Callable[[list[Any]], Sequence[Any]]
-"""Takes some of the registers of a warp: lanes or promises."""
 
 
 def warpgroup(warp: Warp, where: Instruction) -> Warpgroup[Product]:
@@ -102,10 +96,10 @@ class Mma:
             return False
         accumulator = group.accumulator(self.d)
         olds = [
-            () if self._preceding(one, accumulator) else _fenced(one, self._take_d)
+            () if self._preceding(one, accumulator) else _fenced(one, self.d, self._kept_d)
             for one in members
         ]
-        operands = [_fenced(one, self._take_a) if self.a else () for one in members]
+        operands = [_fenced(one, self.a, self._kept_a) if self.a else () for one in members]
         if any(one is None for one in (*olds, *operands)):
             return False
         product = Product(group, numbers.pop(), self.where, self.shape)
@@ -120,12 +114,16 @@ class Mma:
         return True
 
     @cached_property
-    def _take_d(self) -> Taking:
-        return cast("Taking", itemgetter(*self.d))
+    def _kept_d(self) -> Same:
+        return kept(self.d)
 
     @cached_property
-    def _take_a(self) -> Taking:
-        return cast("Taking", itemgetter(*self.a))
+    def _kept_a(self) -> Same:
+        return kept(self.a)
+
+    @cached_property
+    def _held_d(self) -> Same:
+        return held(self.d)
 
     def _given(self, warps: Sequence[Warp]) -> Given | None:
         """Descriptors and scale-d, if they are the same in all warps."""
@@ -152,7 +150,7 @@ class Mma:
     def _preceding(self, member: Member, accumulator: Accumulator) -> bool:
         """Whether the registers of D are those of the preceding product on them."""
         promises = accumulator.promises[member.number]
-        return bool(promises) and all(map(is_, self._take_d(member.warp.registers), promises))
+        return bool(promises) and self._held_d(member.warp.registers, promises)
 
     def _old(self, member: Member, accumulator: Accumulator) -> list[Any]:
         """Old values of D, which are not those of the preceding product.
@@ -199,10 +197,10 @@ class Mma:
         )
 
 
-def _fenced(member: Member, take: Taking) -> Sequence[Any] | None:
+def _fenced(member: Member, slots: tuple[int, ...], same: Same) -> Sequence[Any] | None:
     """Lanes of registers that were not touched since the last wgmma.fence, and that no product is
     about to write; None of others."""
-    lanes = take(member.warp.registers)
-    if member.fenced is None or not all(map(is_, lanes, take(member.fenced))):
+    registers = member.warp.registers
+    if member.fenced is None or not same(registers, member.fenced):
         return None
-    return lanes if {*map(type, lanes)} == _ARRAYS else None
+    return [registers[slot] for slot in slots]

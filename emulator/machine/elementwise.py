@@ -116,11 +116,21 @@ def elementwise(
     if compute is None and (found[0].slot >= 0 and decoder.kept(found[0].slot) != put[0].kept):
         return run
     number = _numbers.setdefault(key, len(_numbers))
+    if number == len(_described):
+        _described.append(where)
     return Elementwise(run, number, compute, tuple(found), tuple(put))
 
 
 _numbers: dict[Hashable, int] = {}
 """Of keys: runs are looked up by the keys of all of their steps."""
+_described: list[Instruction] = []
+"""By number, an instruction with the key."""
+
+
+def described(key: Hashable) -> Instruction:
+    """An instruction that is, but for its registers, like all steps with a key."""
+    assert isinstance(key, int)
+    return _described[key]
 
 
 def _source(operand: Operand, type_: str, decoder: Decoder, where: Instruction) -> Source | None:

@@ -21,6 +21,7 @@ import numpy as np
 from schedgen.emulator.machine.elementwise import Elementwise, Source, repeated
 from schedgen.emulator.machine.lanes import LANES, Lanes, WarpState, gathered
 from schedgen.emulator.machine.plans import Group, Operand, Part, Plan
+from schedgen.emulator.native.runs import Native, native
 
 _ARRAYS = {np.ndarray}
 
@@ -93,6 +94,7 @@ class Joined:
         functions: of other runs, where one of these may be found.
         wanted: registers that instructions outside of the run have, if that is known; what it
             writes to others is not kept unless it reads it when it is executed again.
+        compiled: as machine code, if there is some for all of the instructions.
 
     Attributes:
         failed: the step in which an error was met.
@@ -103,11 +105,14 @@ class Joined:
         steps: Sequence[Elementwise],
         functions: Functions | None = None,
         wanted: Collection[int] | None = None,
+        *,
+        compiled: bool = True,
     ) -> None:
         self.steps = tuple(steps)
         self.failed: object = None
         self._functions = functions or Functions()
         self._wanted = wanted
+        self._native = native(self.steps, wanted) if compiled else None
 
     @cached_property
     def _run(self) -> Run:
@@ -119,11 +124,25 @@ class Joined:
         Raises:
             EmulationError: a register must not be touched yet.
         """
-        if not warp.full or len(self.steps) == 1:
+        if self._native is not None:
+            self._by_itself(self._native, warp)
+        elif not warp.full or len(self.steps) == 1:
             self._one_by_one(warp)
         elif not self.together((warp,)):
             self.settle(warp)
             self.together((warp,))
+
+    def _by_itself(self, run: Native, warp: WarpState) -> None:
+        registers = warp.registers
+        self.failed = self.steps[0]
+        done = run.full(registers) if warp.full else run.masked(warp.active, registers)
+        if done:
+            return
+        if not warp.full:
+            self._one_by_one(warp)
+            return
+        self.settle(warp)
+        run.full(registers)
 
     def settle(self, warp: WarpState) -> None:
         """Lets registers that the run reads have lanes instead of promises, in their order.
@@ -132,18 +151,21 @@ class Joined:
             EmulationError: one must not be touched yet.
         """
         registers: list[Any] = warp.registers
-        for slot in self._run.read:
-            if type(registers[slot]) is not np.ndarray:
-                try:
-                    registers[slot] = registers[slot].now()
-                except BaseException:
-                    self.failed = self._reader(slot)
-                    raise
+        promised = [slot for slot in self._read if type(registers[slot]) is not np.ndarray]
+        while promised:
+            slot = promised[0]
+            try:
+                promised = _kept_promises(registers, promised)
+            except BaseException:
+                self.failed = self._reader(slot)
+                raise
 
     def together(self, warps: Sequence[WarpState]) -> bool:
         """Executes the run for all lanes of some warps; False: nothing was done, as registers have
         promises (`settle`)."""
         self.failed = self.steps[0]  # where a run begins
+        if self._native is not None:
+            return self._native.full(*[warp.registers for warp in warps])
         function, take, banks, _, outputs = self._run
         count = len(warps)
         every = [warp.registers for warp in warps]
@@ -161,6 +183,18 @@ class Joined:
                 registers[slot] = lanes
         return True
 
+    @cached_property
+    def _read(self) -> Sequence[int]:
+        """Registers that are read before they are written, in their order."""
+        written: set[int] = set()
+        found: dict[int, None] = {}
+        for step in self.steps:
+            for source in step.sources:
+                if source.slot >= 0 and source.slot not in written:
+                    found.setdefault(source.slot)
+            written.update(target.slot for target in step.targets)
+        return [*found]
+
     def _reader(self, slot: int) -> Elementwise:
         """The first step that reads a register."""
         return next(s for s in self.steps if any(source.slot == slot for source in s.sources))
@@ -169,6 +203,20 @@ class Joined:
         for step in self.steps:
             self.failed = step
             step.run(warp)
+
+
+def _kept_promises(registers: list[Any], slots: list[int]) -> list[int]:
+    """Lets those of some registers that the owner of the first one brings have lanes; returns the
+    others."""
+    first = registers[slots[0]]
+    owner = first.owner
+    mine = [slot for slot in slots if registers[slot].owner is owner]
+    lanes = owner.several([registers[slot].index for slot in mine])
+    for slot, one in zip(mine, lanes, strict=True):
+        promise, registers[slot] = registers[slot], one
+        if promise.slot != slot and registers[promise.slot] is promise:
+            registers[promise.slot] = one
+    return [slot for slot in slots if type(registers[slot]) is not np.ndarray]
 
 
 def _taking(slots: Sequence[int]) -> Taking:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from schedgen.emulator.machine.conditions import Condition, Resource
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.machine import Machine
@@ -68,7 +66,7 @@ class Mbarrier(Resource):
         self.transactions = 0
         self.phase = 0
         self._seen = -1
-        self._who: Counter[tuple[str, int]] = Counter()
+        self._who: dict[tuple[str, int], int] = {}
         """Arrivals in this phase, by whose they are and by the line of PTX."""
 
     @property
@@ -83,6 +81,10 @@ class Mbarrier(Resource):
         """Whether it is as ``init`` with this count would make it."""
         states = self.phase, self.transactions, self.pending, self.expected
         return states == (0, 0, count, count)
+
+    def takes(self, count: int) -> bool:
+        """Whether this phase takes so many arrivals, and somebody has seen the preceding one."""
+        return count <= self.pending and self._seen >= self.phase - 1
 
     def arrive(
         self, count: int, who: str, where: Instruction, *, drop: bool = False, complete: bool = True
@@ -110,7 +112,8 @@ class Mbarrier(Resource):
             )
         self._consumed(who, where)
         phase = self.phase
-        self._who[who, where.line] += count
+        key = who, where.line
+        self._who[key] = self._who.get(key, 0) + count
         self.pending -= count
         if drop:
             self.expected -= count

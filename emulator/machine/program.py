@@ -20,11 +20,15 @@ from schedgen.emulator.machine.lanes import Decoder, EmulationError, Read, error
 from schedgen.emulator.machine.steps import Control, Run, Several, SideBySide
 from schedgen.emulator.machine.templates import Templates
 from schedgen.emulator.machine.warp import NONE, ONES, Warp
+from schedgen.emulator.native.engine import engine
+from schedgen.emulator.native.runs import prepared, split
 from schedgen.emulator.ptx.synchronization import synchronizes
 from schedgen.emulator.ptx.tree import Instruction, Kernel
 
 _OFTEN = 2
 """Executions of a stretch after which it is worth to look for what may be computed together."""
+_TABLES = frozenset({"lop3", "prmt"})
+"""Opcodes whose last operand says what they compute."""
 _MEMBERS = frozenset({"shfl", "vote", "match", "redux", "elect"})
 """Opcodes whose last operand is a mask of the lanes that have to execute them together."""
 
@@ -112,6 +116,8 @@ class Program:
         self._analysis, self._before = self._decoded.of(kernel)
         self._held = self._decoded.held
         self._hear = self._decoded.hear
+        self._at_once = engine() is not None
+        self._prepared = not self._at_once or bool(self._before)
         self._watch = self._decoded.watch
         self._templates = Templates(
             self.decoder, lambda where, decoder: build(where, decoder, environment)
@@ -131,7 +137,9 @@ class Program:
         known = self._before.get(start)
         stretch = self._decoded_now(start) if known is None else replace(known, times=0)
         self.stretches[start] = self._before[start] = stretch
-        if not stretch.joined and id(self.kernel.body[start]) in self._decoded.often:
+        if not stretch.joined and (
+            self._at_once or id(self.kernel.body[start]) in self._decoded.often
+        ):
             self.join(stretch)
         return stretch
 
@@ -161,15 +169,28 @@ class Program:
 
     def join(self, stretch: Stretch) -> None:
         """Lets elementwise instructions of a stretch that follow each other compute together."""
+        if not self._prepared:
+            self._prepare()
         stretch.joined = True
         self._decoded.often.add(id(self.kernel.body[stretch.start]))
         parts: list[Execute] = []
         for together, group in groupby(stretch.steps, lambda step: type(step) is Elementwise):
             if together:
-                parts.append(self._joined(cast("list[Elementwise]", [*group])))
+                parts += map(self._joined, split(cast("list[Elementwise]", [*group])))
             else:
                 parts += group
         stretch.parts = tuple(parts)
+
+    def _prepare(self) -> None:
+        """Compiles what elementwise instructions of the kernel need as machine code, all at once:
+        one of each kind is decoded."""
+        self._prepared = True
+        kinds: dict[object, Instruction] = {}
+        for one in self.kernel.body:
+            last = one.operands[-1] if one.opcode in _TABLES else tuple(map(type, one.operands))
+            kinds.setdefault((one.opcode, one.modifiers, last), one)
+        steps = [self._templates.step(one) for one in kinds.values()]
+        prepared(step for step in steps if step is not None)
 
     def _joined(self, steps: list[Elementwise]) -> Joined:
         known, key = self._decoded.joined, tuple(map(id, steps))

@@ -172,19 +172,18 @@ class Scheduler:
                 size = end - stretch.start
                 left -= size
                 executed += size * len(warps)
-                going: list[Warp] = []
-                step = stretch.control
-                if stretch.several is not None and stretch.several(warps):
-                    step = None
                 for warp in warps:
                     warp.pc = end
-                    if step is not None:
+                step = stretch.control
+                if step is not None and not (stretch.several and stretch.several(warps)):
+                    going: list[Warp] = []
+                    for warp in warps:
                         condition = step(warp)
                         warp.resumed = None
-                        if condition is not None and not self._stop(warp, condition, end):
-                            continue
-                    going.append(warp)
-                warps = self._part(going, left)
+                        if condition is None or self._stop(warp, condition, end):
+                            going.append(warp)
+                    warps = going
+                warps = self._part(warps, left)
         except Exception as problem:
             raise located(problem, warp, stretch, step) from problem
         finally:

@@ -22,7 +22,7 @@ class Spot:
     """What is known of an array of offsets: the least, the greatest, all bits that are set in one
     of them, and whether they differ from each other."""
 
-    __slots__ = ("_indices", "different", "high", "joined", "low", "offsets")
+    __slots__ = ("_indices", "_kept", "different", "high", "joined", "low", "offsets")
 
     def __init__(self, offsets: Offsets) -> None:
         self.offsets = offsets
@@ -33,12 +33,21 @@ class Spot:
         for lane in lanes:
             self.joined |= lane
         self._indices: dict[Hashable, NDArray[np.int64]] = {}
+        self._kept: dict[Hashable, Any] = {}
 
     def index(self, key: Hashable, make: Callable[[Offsets], NDArray[np.int64]]) -> Any:
         """Elements of a memory that belong to the offsets, made when first asked for."""
         found = self._indices.get(key)
         if found is None:
             found = self._indices[key] = make(self.offsets)
+        return found
+
+    def kept(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Something else that depends on the offsets, of one array or of several that are joined
+        in it."""
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = make()
         return found
 
 

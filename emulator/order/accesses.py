@@ -84,10 +84,11 @@ class Accesses:
         manners = self._manners(who, write, atomic)
         parts = self._state.memory.parts(cells)
         for part in parts:
-            shadow, place, pages = part.shadow, part.place, part.pages
+            shadow, place, pages, _, _ = part
             before = shadow.touches(place, pages, manners)
-            conflict = self._after_touches(who, number, cells, part, before)
-            conflict = conflict or self._after_writes(who, number, cells, part)
+            conflict = before and self._after_touches(who, number, cells, part, before)
+            if not conflict and not self._plainly_after(who, shadow.last_writes(place)):
+                conflict = self._after_writes(who, number, cells, part)
             if write and not (atomic or (same and conflict)):
                 shadow.write(place, pages, number, before)
                 continue
@@ -157,6 +158,21 @@ class Accesses:
         if atomic or not (self._read_read and who.asynchronous):
             return ATOMIC_WRITES
         return EVERY
+
+    def _plainly_after(self, who: Who, numbers: Sequence[int]) -> bool:
+        """Whether nothing more is to be said of writes: all are ordered before, by agents of the
+        same cluster, and it does not matter whose they are."""
+        agent, vector = who.agent, who.vector
+        cluster, size, entries = agent.cluster, vector.size, self._entries
+        if agent.kind in _ASYNC_WRITERS:
+            return False
+        for number in numbers:
+            earlier, clock, _, _ = entries[number]
+            if earlier.cluster != cluster or earlier.column >= size:
+                return False  # nobody's, which is number 0, among them
+            if vector.item(earlier.column) < clock:
+                return False
+        return True
 
     def _after_writes(self, who: Who, number: int, cells: Cells, part: Part) -> bool:
         """Whether there was a conflict."""

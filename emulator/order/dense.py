@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from schedgen.emulator.order.places import Place
+from schedgen.emulator.order.places import Place, different, fill
 
 Numbers = NDArray[np.int32]
 _FIRST = 8
@@ -52,8 +52,14 @@ class Dense:
 
     def found(self, groups: Place) -> list[int]:
         """The different numbers in whole groups, ascending."""
-        found = distinct(groups.get(self.numbers))
+        found = different(groups, self.numbers)
+        if found is None:
+            found = distinct(groups.get(self.numbers))
         return found if not found or found[0] >= 0 else self._resolved(found)
+
+    def put(self, groups: Place, number: int) -> None:
+        """Gives a number to whole groups."""
+        fill(groups, self.numbers, number)
 
     def every(self) -> list[int]:
         """The different numbers of all cells."""

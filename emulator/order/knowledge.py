@@ -64,12 +64,16 @@ def widen(rows: Rows, columns: int) -> Rows:
 
 def joined(a: Rows, b: Rows) -> Rows:
     """New rows that know what either knows."""
+    if a.shape == b.shape:
+        return np.maximum(a, b)
     columns = max(a.shape[1], b.shape[1])
     return np.maximum(widen(a, columns), widen(b, columns))
 
 
 def met(a: Rows, b: Rows) -> Rows:
     """New rows that know what both know."""
+    if a.shape == b.shape:
+        return np.minimum(a, b)
     columns = min(a.shape[1], b.shape[1])
     return np.minimum(a[:, :columns], b[:, :columns])
 
@@ -90,8 +94,11 @@ def learn(rows: Rows, message: Message, *, implied: bool) -> Rows:
     """Adds to ``rows``, in place where they are wide enough, what a message of the same cluster
     says. ``implied``: tcgen05 operations are ordered after it without fence::after."""
     told = message.rows
-    rows = widen(rows, told.shape[1])
-    mine = rows[_TRAVELS, : told.shape[1]]
+    if rows.shape == told.shape:
+        mine = rows[_TRAVELS]
+    else:
+        rows = widen(rows, told.shape[1])
+        mine = rows[_TRAVELS, : told.shape[1]]
     np.maximum(mine, told[_TRAVELS], out=mine)
     if implied:
         np.maximum(rows[TENSOR], rows[PUBLISHED], out=rows[TENSOR])

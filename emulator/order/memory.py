@@ -114,9 +114,25 @@ class Memory:
                 stops.append(behind + (chunk << _CHUNK))
         return Ranges.of(np.concatenate(starts), np.concatenate(stops))
 
-    def _global_parts(self, index: NDArray[np.int64] | slice, width: int) -> list[Part]:
+    def _global_parts(self, index: NDArray[np.int64] | slice, width: int) -> Sequence[Part]:
         if isinstance(index, slice):
             return self._global_span(index.start, index.stop)
+        if index.flags.writeable:
+            return self._global_rows(index, width)
+        known = _chunks.get((id(index), width))
+        if known is None:
+            if len(_chunks) >= _KEPT:
+                _chunks.clear()
+            parts = self._global_rows(index, width)
+            where = [(part.base >> _CHUNK, part.place, part.pages) for part in parts]
+            _chunks[id(index), width] = index, where
+            return parts
+        return [
+            Part(self._chunk(chunk), where, pages, chunk << _CHUNK)
+            for chunk, where, pages in known[1]
+        ]
+
+    def _global_rows(self, index: NDArray[np.int64], width: int) -> list[Part]:
         low, high = int(index.min()), int(index.max()) + width
         if (chunk := low >> _CHUNK) == (high - 1) >> _CHUNK:
             return [self._global_part(chunk, index, width)]
@@ -134,8 +150,8 @@ class Memory:
             chunk = start >> _CHUNK
             base = chunk << _CHUNK
             end = min(stop, base + _CHUNK_BYTES)
-            where = Span(start - base, end - base)
-            parts.append(Part(self._chunk(chunk), where, pages_of(where), base))
+            where, pages = _span(start - base, end - base)
+            parts.append(Part(self._chunk(chunk), where, pages, base))
             start = end
         return parts
 
@@ -149,6 +165,10 @@ class Memory:
         if shadow is None:
             shadow = self._global[number] = SparseShadow(_CHUNK_BYTES)
         return shadow
+
+
+_chunks: dict[tuple[int, int], tuple[object, Sequence[tuple[int, Place, int]]]] = {}
+"""Of arrays of global addresses that come again: numbers of shadows, and where in them they are."""
 
 
 def _where(index: NDArray[np.int64] | slice, width: int, space: Space) -> Place:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import reduce
+from operator import is_
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +24,8 @@ from schedgen.emulator.order.knowledge import (
     FENCED_GLOBAL,
     TENSOR,
     Message,
+    Rows,
+    empty,
     met,
 )
 from schedgen.emulator.order.mbarriers import Barrier
@@ -71,7 +75,7 @@ class Operation:
 
     __slots__ = (
         "agents", "born", "chain", "clock", "ends", "entered", "held", "origin", "queue",
-        "vectors", "view", "warp",
+        "vectors", "view", "warp", "who",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +94,8 @@ class Operation:
         self.ends: list[tuple[Barrier, int]] = []
         self.vectors: dict[Space, NDArray[np.int32]] = {}
         self.entered: dict[Hashable, _Entered] | None = None
+        self.who: Who | None = None
+        """Who has made its last access."""
 
     def again(self) -> Operation:
         """The same, issued by another lane of the warp in the same instruction."""
@@ -115,6 +121,7 @@ class Operations:
         self._copies: dict[int, Operation] = {}
         """By warp, the last of its copies."""
         self._next = 1
+        self._last_met: tuple[Sequence[Rows], Rows] = (), empty(0)
         self._literal = state.switches.bulk_clause is BulkClause.LITERAL
         self._strict = state.switches.async_scope is AsyncScope.STRICT
         self._by_chain = state.switches.product_order is ProductOrder.ACCUMULATOR
@@ -147,10 +154,10 @@ class Operations:
         origin = state.origin(warp, line, queue)
         agents, clock = self._stream(warp, queue, chain)
         view = warp.message()
-        for other in together:
-            if other != number:
-                theirs = state.warp(other).message()
-                view = Message(view.cluster, met(view.rows, theirs.rows), view.foreign)
+        if together:
+            others = [state.warp(other).message().rows for other in together if other != number]
+            rows = met(view.rows, self._met(others)) if others else view.rows
+            view = Message(view.cluster, rows, view.foreign)
         operation = Operation(warp, queue, origin, view, len(state.records), chain)
         operation.agents, operation.clock = agents, clock
         if queue in _PER_THREAD:
@@ -159,12 +166,23 @@ class Operations:
         self._open[handle] = operation
         return handle
 
+    def _met(self, every: list[Rows]) -> Rows:
+        """What all of some rows know, which nobody changes: mostly the same ones as before."""
+        before, known = self._last_met
+        if len(before) != len(every) or not all(map(is_, before, every)):
+            known = reduce(met, every)
+            self._last_met = every, known
+        return known
+
     def access(self, handle: int, cells: Cells, write: bool, atomic: bool) -> None:
         """An operation touches memory."""
         operation = self._open[handle]
         if operation.queue not in _TRACKED:
-            self._enter(operation, operation.agents[-1 if write else 0], operation.clock,
-                        (cells, write, atomic))  # fmt: skip
+            agent = operation.agents[-1 if write else 0]
+            if operation.entered is None:
+                self._put(operation, agent, operation.clock, (cells, write, atomic))
+            else:
+                self._enter(operation, agent, operation.clock, (cells, write, atomic))
             return
         end = next((end for end in operation.ends if cells.cta in (end[0].cta, -1)), None)
         if end is None:
@@ -273,10 +291,12 @@ class Operations:
         vector = operation.vectors.get(cells.space)
         if vector is None:
             vector = operation.vectors[cells.space] = self._vector(operation, cells.space)
-        who = Who(
-            agent, clock, operation.origin, vector, operation.view,
-            agent.kind not in self._state.fenced, operation.born,
-        )  # fmt: skip
+        who = operation.who
+        if who is None or who.agent is not agent or who.clock != clock or who.vector is not vector:
+            who = operation.who = Who(
+                agent, clock, operation.origin, vector, operation.view,
+                agent.kind not in self._state.fenced, operation.born,
+            )  # fmt: skip
         return self._accesses.access(who, cells, write=write, atomic=atomic)
 
     # -- what an operation is ordered after -----------------------------------------------------

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from schedgen.emulator.native.rows import Rows, listed, rows
+
 Cells1 = NDArray[Any]
 _SMALL = 1024
 """Entries up to which looking for a regular pattern costs less than it saves."""
@@ -21,6 +23,7 @@ class Span:
     start: int
     stop: int
     scaled: Scaled = field(default=None, init=False, repr=False, compare=False)
+    known: Known = field(default=0, init=False, repr=False, compare=False)
 
     @property
     def grain(self) -> int:
@@ -35,6 +38,9 @@ class Span:
     def count(self) -> int:
         """How many cells it has."""
         return self.stop - self.start
+
+    def native(self) -> Rows | None:
+        return rows(self.start, 1, 0, self.stop - self.start)
 
     def get(self, memory: Cells1) -> Cells1:
         return memory[self.start : self.stop]
@@ -64,6 +70,7 @@ class Grid:
     column: int
     width: int
     scaled: Scaled = field(default=None, init=False, repr=False, compare=False)
+    known: Known = field(default=0, init=False, repr=False, compare=False)
 
     @property
     def grain(self) -> int:
@@ -76,6 +83,9 @@ class Grid:
     @property
     def count(self) -> int:
         return self.rows * self.width
+
+    def native(self) -> Rows | None:
+        return rows(self.row * self.stride + self.column, self.rows, self.stride, self.width)
 
     def get(self, memory: Cells1) -> Cells1:
         return self._window(memory).ravel()
@@ -106,6 +116,7 @@ class Blocks:
     width: int
     index: NDArray[np.int64]
     scaled: Scaled = field(default=None, init=False, repr=False)
+    known: Known = field(default=0, init=False, repr=False, compare=False)
     _cells: NDArray[np.int64] | None = field(default=None, init=False, repr=False)
 
     @property
@@ -118,6 +129,9 @@ class Blocks:
     @property
     def count(self) -> int:
         return self.index.size * self.width
+
+    def native(self) -> Rows | None:
+        return listed(self.index, self.width)
 
     def get(self, memory: Cells1) -> Cells1:
         if self.width == 1:
@@ -141,6 +155,41 @@ class Blocks:
 
 
 Place = Span | Grid | Blocks
+Known = Rows | int | None
+"""What is native of a place; or how often it was asked for; None: nothing."""
+
+
+def different(where: Place, numbers: NDArray[np.int32]) -> list[int] | None:
+    """The different numbers in the cells of a place, ascending; None: they have to be looked at."""
+    known = where.known
+    if not isinstance(known, Rows):
+        known = _native(where, known)
+        if known is None:
+            return None
+    return known.found(numbers)
+
+
+def fill(where: Place, numbers: NDArray[np.int32], number: int) -> None:
+    """Writes a number to all cells of a place."""
+    known = where.known
+    if not isinstance(known, Rows):
+        known = _native(where, known)
+        if known is None:
+            where.put(numbers, number)
+            return
+    if known.put(numbers, number) is False:
+        raise IndexError(f"{where} is not inside of a memory of {numbers.size} cells")
+
+
+def _native(where: Place, times: int | None) -> Rows | None:
+    """Places that come again are worth it."""
+    if times == 0:
+        where.known = 1
+    elif times is not None:
+        where.known = where.native()
+    return where.known if isinstance(where.known, Rows) else None
+
+
 Scaled = tuple[int, Place] | None
 """Of a place: a unit that it was divided by, and what came of that."""
 

@@ -21,6 +21,8 @@ from schedgen.emulator.order.places import Place, Span, divided
 PAGE = 12  # log2 of the cells that one bit of a set of pages stands for
 UNIT = 16
 """Cells that are kept as one to begin with."""
+_NOBODY = [0]
+"""Numbers of cells that nobody has touched."""
 _FEW_CELLS, _FEW_GROUPS = 64, 64
 """Cells of an access, and groups whose cells differ, up to which groups stay as large as they
 are."""
@@ -127,34 +129,39 @@ class DenseShadow:
         return [(one, n) for one in self._layers() for n in one.every() if n]
 
     def last_writes(self, place: Place) -> list[int]:
-        groups = self._groups(place)
+        scaled = place.scaled
+        groups = scaled[1] if scaled and scaled[0] == self.unit else self._groups(place)
         written = self._written
         return written.found_in(place.cells()) if groups is None else written.found(groups)
 
     def touches(self, place: Place, pages: int, manners: tuple[Manner, ...]) -> Touches:
-        found: list[tuple[Layer, int]] = []
         if manners is ATOMIC_WRITES and not self._atomics:
-            return found
-        groups = self._groups(place)
+            return ()
+        found: list[tuple[Layer, int]] = []
+        scaled = place.scaled
+        groups = scaled[1] if scaled and scaled[0] == self.unit else self._groups(place)
         for touched in self._touched.values():
             if touched.pages & pages and touched.manner in manners:
                 whole = groups is not None
                 numbers = touched.found(groups) if whole else touched.found_in(place.cells())
-                found += [(touched, number) for number in numbers if number]
+                if numbers != _NOBODY:
+                    found += [(touched, number) for number in numbers if number]
         return found
 
     def write(self, place: Place, pages: int, number: int, before: Touches) -> None:
         self.changes += 1
         groups = self._groups(place)
-        layers = {id(layer): layer for layer, _ in before if isinstance(layer, Touched)}
+        layers: dict[int, Touched] = {}
+        if before:
+            layers = {id(layer): layer for layer, _ in before if isinstance(layer, Touched)}
         if groups is None:
             self._written.put_in(place.cells(), number)
             for layer in layers.values():
                 layer.put_in(place.cells(), 0)
             return
-        groups.put(self._written.numbers, number)
+        self._written.put(groups, number)
         for layer in layers.values():
-            groups.put(layer.numbers, 0)
+            layer.put(groups, 0)
         if inner := _inner_pages(place):
             for touched in self._touched.values():
                 touched.pages &= ~inner
@@ -169,7 +176,7 @@ class DenseShadow:
         if groups is None:
             touched.put_in(place.cells(), number)
         else:
-            groups.put(touched.numbers, number)
+            touched.put(groups, number)
         touched.pages |= pages
         if touched.manner is Manner.ATOMIC_WRITE:  # the first write of cells that had none
             self._written.initialize(place, groups, number)

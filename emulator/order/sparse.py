@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from schedgen.emulator.order.dense import Dense, distinct
+from schedgen.emulator.order.dense import Dense
 from schedgen.emulator.order.places import Blocks, Place
 from schedgen.emulator.order.shadow import Key, Layer, Manner, Touches, pages_of
 
@@ -55,7 +55,7 @@ class SparseShadow:
         return self._numbers()
 
     def last_writes(self, place: Place) -> list[int]:
-        return [0] if self._written is None else distinct(place.get(self._written.numbers))
+        return [0] if self._written is None else self._written.found(place)
 
     def touches(self, place: Place, pages: int, manners: tuple[Manner, ...]) -> Touches:
         if Manner.READ not in manners and not self._atomics:
@@ -72,7 +72,7 @@ class SparseShadow:
 
     def write(self, place: Place, pages: int, number: int, before: Touches) -> None:
         self.changes += 1
-        place.put(self._numbers().numbers, number)
+        self._numbers().put(place, number)
         if not before:
             return
         marks = self._mark(place)

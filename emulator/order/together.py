@@ -8,7 +8,7 @@ each; otherwise `accesses.Accesses` looks at one after the other, and says what 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import reduce
 from itertools import repeat
 from typing import NamedTuple
@@ -28,6 +28,8 @@ _TRIED = 4
 """Times that it is tried to look at a line's accesses at once."""
 _ALIKE = 16
 """Writes after which it is tried again whether all warps know the same."""
+_FEW = 8
+"""Accesses that are looked up faster for one warp after the other."""
 _NOBODY = -1
 """In place of the number of an access: none came before a read."""
 _KEPT = 4096
@@ -67,7 +69,7 @@ class Together:
         write: bool,
     ) -> bool:
         """Whether all that was in the place of each warp is ordered before it."""
-        if self._apart[line] >= _TRIED:
+        if self._apart.get(line, 0) >= _TRIED:
             return False
         knowing = self._warps = [self._state.warp(number) for number in warps]
         place = self._place = self._where(cells, whole)
@@ -75,7 +77,9 @@ class Together:
         cluster = knowing[0].cluster.number
         self._before = ()
         if not write:
-            known = all(map(self._known, repeat(cluster), rows, map(_read, place.parts)))
+            known = self._each_knows(cluster, rows, {*_read(place.whole)}) or all(
+                map(self._known, repeat(cluster), rows, map(_read, place.parts))
+            )
         elif self._alike % _ALIKE == 0 and self._all_know(cluster, rows, place.whole):
             return True
         else:
@@ -93,10 +97,16 @@ class Together:
         warp was told something for all."""
         touches = whole.shadow.touches(whole.place, whole.pages, EVERY)
         self._before = [(whole, touches)]
-        size = min(row.size for row in rows)
-        least = reduce(np.minimum, [row[:size] for row in rows])
         self._alike = 0
-        return self._known(cluster, least, _numbers(whole, touches))
+        return self._each_knows(cluster, rows, _numbers(whole, touches))
+
+    def _each_knows(
+        self, cluster: int, rows: Sequence[NDArray[np.int32]], numbers: Collection[int]
+    ) -> bool:
+        if len(numbers) <= _FEW:
+            return all(self._known(cluster, row, numbers) for row in rows)
+        size = min(row.size for row in rows)
+        return self._known(cluster, reduce(np.minimum, [row[:size] for row in rows]), numbers)
 
     def enter(self, line: int, write: bool, same: Sequence[bool]) -> None:
         """Enters the accesses, which were found `possible` just now."""

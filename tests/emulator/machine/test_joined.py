@@ -10,6 +10,7 @@ import pytest
 from schedgen.emulator.machine.elementwise import Elementwise
 from schedgen.emulator.machine.joined import Functions, Joined
 from schedgen.emulator.machine.lanes import Lanes
+from schedgen.emulator.native.runs import split
 from tests.emulator.instructions.execution import ALL, Warp, decoded_all, decoded_twice
 
 FORMS = (
@@ -55,9 +56,10 @@ def _text(numbers: random.Random, count: int) -> str:
     )
 
 
+@pytest.mark.parametrize("compiled", [True, False], ids=["native", "numpy"])
 @pytest.mark.parametrize("full", [True, False], ids=["all lanes", "some lanes"])
 @pytest.mark.parametrize("seed", range(40))
-def test_random_code(seed: int, full: bool) -> None:
+def test_random_code(seed: int, full: bool, compiled: bool) -> None:
     numbers, values = random.Random(seed), np.random.default_rng(seed)
     decoder, (steps,) = decoded_all((_text(numbers, 60),))
     active = ALL if full else values.random(32) < 0.5
@@ -73,7 +75,9 @@ def test_random_code(seed: int, full: bool) -> None:
     with np.errstate(all="ignore"):
         for step in steps:
             step(one)
-        Joined(together)(other)
+        parts = split(together) if compiled else [together]
+        for part in parts:
+            Joined(part, compiled=compiled)(other)
     for first, second in zip(one.registers, other.registers, strict=True):
         assert first.dtype == second.dtype
         assert first.tobytes() == second.tobytes()
@@ -127,7 +131,7 @@ def test_what_is_alike_is_computed_once() -> None:
         else step
         for index, step in enumerate(found)
     ]
-    joined = Joined(replaced)
+    joined = Joined(replaced, compiled=False)
     joined(Warp(decoder, ALL))
     calls.clear()
     joined(Warp(decoder, ALL))

@@ -1,0 +1,1 @@
+"""Machine code for what is executed most: see `engine`."""
