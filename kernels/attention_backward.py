@@ -11,7 +11,7 @@ after the other, or in any order for who accepts other bits each time
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -36,9 +36,9 @@ ARCHITECTURES = ("sm_90a", "sm_100a")
 UNORDERED = {"sm_90a": (64, 128), "sm_100a": (64,)}
 """Head dimensions for which there is one kernel of all gradients, which adds up in any order, by
 architecture: those with fewer model cycles than the two kernels have."""
-ORDERED = {"sm_90a": (64, 128), "sm_100a": ()}
-"""And for which it adds up in order, so that it gives the same bits each time: where that was
-measured to be faster than two kernels (docs/backward.md)."""
+ORDERED: Mapping[str, Collection[tuple[int, bool]]] = {"sm_90a": {(128, False)}, "sm_100a": ()}
+"""And for which, with whether there is a causal mask, it adds up in order, so that it gives the same
+bits each time: where that was measured to be faster than two kernels (docs/backward.md)."""
 
 
 def attention_backward(
@@ -149,7 +149,7 @@ def _backward(
     given = (q, k, v, dout, lse2, delta)
     if unordered and q.shape[3] in UNORDERED[arch]:
         _in_one_walk(device, settings, given, (dq, *of_heads), scale)
-    elif not two_walks and q.shape[3] in ORDERED[arch]:
+    elif not two_walks and (q.shape[3], causal) in ORDERED[arch]:
         _in_one_walk(device, settings | {"ordered": "true"}, given, (dq, *of_heads), scale)
     else:
         _in_two_walks(device, settings, given, (dq, *of_heads), scale)

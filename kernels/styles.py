@@ -13,7 +13,7 @@ NARROW = {"tile_n": "32", "tile_k": "256"}
 Kernels = Mapping[str, Sequence[Mapping[str, str]]]
 """Specs, and settings that their kernels have, one of each list."""
 _PROMPT: Kernels = {
-    "attention_bwd": [{"head_dim": "64"}],
+    "attention_bwd": [{}],
     "attention_bwd_convert": [{}],
     "attention_bwd_q": [{}],
     "attention_fp8": [{}],
