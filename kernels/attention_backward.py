@@ -37,8 +37,8 @@ UNORDERED = {"sm_90a": (64, 128), "sm_100a": (64,)}
 """Head dimensions for which there is one kernel of all gradients, which adds up in any order, by
 architecture: those with fewer model cycles than the two kernels have."""
 ORDERED: Mapping[str, Collection[tuple[int, bool]]] = {"sm_90a": {(128, False)}, "sm_100a": ()}
-"""And for which, with whether there is a causal mask, it adds up in order, so that it gives the same
-bits each time: where that was measured to be faster than two kernels (docs/backward.md)."""
+"""And for which, with whether there is a causal mask, it adds up in order, so that it gives the
+same bits each time: where that was measured to be faster than two kernels (docs/backward.md)."""
 
 
 def attention_backward(

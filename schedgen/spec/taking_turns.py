@@ -103,9 +103,11 @@ def _in_loop(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:
             message = f"iterations of {store.base} do not each add to elements of their own"
             fix = f"let '{store.tensor}' have the extent that the main loop walks, and no group"
             return TurnMistake(store.base, message, fix)
-        if any(abs(place.step) < place.size for place in walked):
-            message = f"iterations of {store.base} add to elements of the ones before"
-            return TurnMistake(store.base, message, "add a tile as large as a step")
+    for places in zip(*(store.places for store in stores), strict=True):
+        span = max(p.offset + p.size for p in places) - min(p.offset for p in places)
+        if any(place.step and abs(place.step) < span for place in places):
+            message = f"iterations of {stores[0].base} add to elements of the ones before"
+            return TurnMistake(stores[0].base, message, "add tiles that are as large as a step")
     return None
 
 

@@ -12,7 +12,15 @@ from torch import Tensor
 
 from schedgen.driver import lock_file
 from schedgen.kernels import attention, attention_backward, keys
-from schedgen.kernels.attention_backward import ARCHITECTURES, KEYS, QUERIES, UNORDERED, WHOLE
+from schedgen.kernels.attention_backward import (
+    ARCHITECTURES,
+    KEYS,
+    ORDERED,
+    QUERIES,
+    UNORDERED,
+    WHOLE,
+    without_turns,
+)
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
 from tests.kernels.test_attention_op import operands, reference
 
@@ -58,10 +66,12 @@ def test_gradients_are_those_of_float64(
         assert near(mine, its)
         assert mine.dtype == operand.dtype
         assert mine.shape == operand.shape
-    end = f"_head_dim{q.shape[3]}_{dtype}" + "_causal" * causal + "_ordered.py"
-    names = [f"attention_bwd_delta_sm_90a_{dtype}.py", f"attention_bwd_sm_90a{end}"]
-    names.append(f"attention_bwd_convert_sm_90a_{dtype}.py")
-    assert launches[1:] == names
+    end = f"sm_90a_head_dim{q.shape[3]}_{dtype}" + "_causal" * causal
+    names = [f"kv_{end}.py", f"q_{end}.py"]
+    if (q.shape[3], causal) in ORDERED["sm_90a"]:
+        names = [f"{end}_ordered.py", f"convert_sm_90a_{dtype}.py"]
+    names = [f"delta_sm_90a_{dtype}.py", *names]
+    assert launches[1:] == [f"attention_bwd_{name}" for name in names]
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -95,21 +105,15 @@ def test_order_is_kept_where_that_is_no_slower(
     assert one_walk == (head_dim in UNORDERED[arch])
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("causal", [False, True])
-def test_gradients_without_sums_over_blocks(
-    launches: list[str], monkeypatch: pytest.MonkeyPatch, causal: bool, dtype: str
-) -> None:
-    """By two kernels, where none takes turns."""
-    monkeypatch.setattr(keys, "architecture", lambda device: "sm_100a")  # pyright: ignore
-    q, k, v = (x.to(TYPES[dtype]).requires_grad_() for x in operands(2, 5, 9, 4, 2))  # type: ignore[arg-type]
-    out = attention(q, k, v, causal=causal)
+def test_gradients_without_sums_over_blocks(launches: list[str]) -> None:
+    """By two kernels where one would take turns."""
+    assert (128, False) in ORDERED["sm_90a"]
+    q, k, v = operands(2, 5, 9, 4, 2, 128)
+    out, lse = attention(q, k, v, return_lse=True)
     dout = torch.randn(out.shape).to(out.dtype)
-    found = torch.autograd.grad(out, (q, k, v), dout)
-    assert all(map(near, found, derived(q, k, v, q.shape[3] ** -0.5, causal, dout, None)))
-    end = f"_sm_90a_head_dim{q.shape[3]}_{dtype}" + "_causal" * causal + ".py"
-    names = [f"delta_sm_90a_{dtype}.py", f"kv{end}", f"q{end}"]
-    assert launches[1:] == [f"attention_bwd_{name}" for name in names]
+    found = without_turns(dout, q, k, v, out, lse)
+    assert all(map(near, found, derived(q, k, v, 128**-0.5, False, dout, None)))
+    assert [name.split("_sm")[0] for name in launches[2:]] == [KEYS, QUERIES]
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

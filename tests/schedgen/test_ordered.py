@@ -20,6 +20,8 @@ from schedgen.ordered import ordered_sums
 from schedgen.proof.prove import check
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import read_spec
+from schedgen.spec.taking_turns import turn_mistake
+from schedgen.tensors import Place
 from tests.codegen.examples import solved
 
 SUMS = str(Path("tests/data/specs/sums_in_order.yaml"))
@@ -40,25 +42,25 @@ def test_turns_are_those_of_iterations() -> None:
     assert default_extents(kernel, {"m": 1, "k": 1})["n_turns"] == 1
 
 
-@pytest.mark.parametrize(
-    ("settings", "along"), [({"causal": "true"}, "seq_k"), ({"causal": "false"}, "seq_k")]
-)
-def test_gradients_of_queries_add_up_over_keys(settings: dict[str, str], along: str) -> None:
-    kernel = bound("attention_bwd", ordered="true", **settings)
+@pytest.mark.parametrize("causal", ["true", "false"])
+def test_gradients_of_queries_add_up_over_keys(causal: str) -> None:
+    kernel = bound("attention_bwd", ordered="true", causal=causal)
     (one,) = ordered_sums(kernel)
-    assert (one.along, one.places) == (along, ("batch", "heads"))
+    assert (one.along, one.places) == ("seq_k", ("batch", "heads"))
     sizes = {"batch": 2, "heads": 3, "seq_q": 65, "seq_k": 1, "heads_k": 1}
     assert turns_of(kernel, sizes) == {"n_turns": 12}
 
 
-@pytest.mark.parametrize("target", ["h200", "b200"])
-def test_bits_do_not_depend_on_who_comes_first(target: str) -> None:
-    """Three tiles add to the same rows; under orders that are meant to break it, too."""
-    proven, kernel = solved(SUMS, target)
+@pytest.mark.parametrize(("target", "later"), [("h200", "true"), ("b200", "false")])
+def test_bits_do_not_depend_on_who_comes_first(target: str, later: str) -> None:
+    """Three tiles add to the same rows; under orders that are meant to break it, too. If they
+    begin later one by one, blocks take them in waves.
+    """
+    proven, kernel = solved(SUMS, target, later=later)
     sizes = default_extents(kernel, {"m": 130, "n": 300, "k": 200})
     inputs = random_inputs(kernel, sizes, 0)
     found: list[torch.Tensor] = []
-    with compiled(emit(proven, kernel), kernel, proven.program.arch, sms=5) as made:
+    with compiled(emit(proven, kernel), kernel, proven.program.arch, sms=2) as made:
         for policy in (RoundRobin(), Seeded(1), Adversarial(1), Adversarial(2)):
             outcome = made.run(sizes, policy)
             assert outcome.correct
@@ -67,8 +69,22 @@ def test_bits_do_not_depend_on_who_comes_first(target: str) -> None:
             zeros = {"turns": torch.zeros(sizes["n_turns"], dtype=torch.int32)}
             made.execute({**inputs, **results, **zeros}, policy)
             found.append(results["e"].clone())
-            assert (zeros["turns"] == 3).all()
+            last = [1, 2, 3, 3] if later == "true" else [3, 3, 3, 3]
+            assert zeros["turns"].tolist() == [*last, *last]
     assert all(torch.equal(found[0], one) for one in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("causal", ["true", "false"])
+def test_gradients_in_turns(causal: str) -> None:
+    """Three tiles of keys, the last ones first where a mask makes them shorter."""
+    proven, kernel = solved("attention_bwd", "h200", ordered="true", causal=causal)
+    sizes = {"seq_q": 200, "seq_k": 300, "heads": 2, "heads_k": 1}
+    with compiled(emit(proven, kernel), kernel, proven.program.arch, sms=4) as made:
+        for policy in (RoundRobin(), Adversarial(1)):
+            outcome = made.run(sizes, policy)
+            assert outcome.correct
+            assert outcome.clean, outcome.report.text
 
 
 def test_too_few_words(capfd: pytest.CaptureFixture[str]) -> None:
@@ -79,6 +95,27 @@ def test_too_few_words(capfd: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(Exception, match=r"0 blocks|grid"):
             made.execute({**inputs, **results, "turns": torch.zeros(1, dtype=torch.int32)})
     assert "turns has 1 words, and there are 6 turns" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"step": 32}, "iterations of ADD add to elements of the ones before"),
+        ({"step": 0}, "iterations of ADD do not each add to elements of their own"),
+        ({"block": 64}, "iterations of ADD do not each add to elements of their own"),
+    ],
+)
+def test_iterations_have_elements_of_their_own(change: dict[str, int], message: str) -> None:
+    kernel = bound(SUMS)
+
+    def other(place: Place) -> Place:
+        return replace(place, **change) if place.step else place  # type: ignore[arg-type]
+
+    stores = [o for o in kernel.operations if o.turns]
+    changed = [replace(o, places=tuple(map(other, o.places))) for o in stores]
+    found = turn_mistake(kernel, changed)
+    assert found is not None
+    assert found.message == message
 
 
 def test_steps_of_turns_are_looked_up() -> None:
