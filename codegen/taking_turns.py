@@ -63,6 +63,7 @@ class Turns:
 
     def take(self, source: Source, operation: str, at: Iteration | None) -> None:
         """An operation of a turn in an iteration."""
+        assert at is not None
         one = self.sums[tensor_of(operation)]
         words = Name(f"of_{one.turns}")
         iteration = code("{}", at)

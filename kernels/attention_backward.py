@@ -187,7 +187,8 @@ def _in_one_walk(
     dq, *of_heads = results
     total = layouts.room(given[4], dq.shape).zero_()  # float32, as lse2
     run = library.launcher(device, WHOLE, **settings)
-    extents = dict(zip(("batch", "seq_q", "heads"), dq.shape[:3], strict=True))
+    batch, seq_q, heads, _ = dq.shape
+    extents = {"batch": batch, "seq_q": seq_q, "heads": heads}
     told = turns.zeros(run.facts, extents, dq).values()
     run.launch((*given, *of_heads, total, *told), (scale * math.log2(math.e),))
     library.launcher(device, CONVERT, dtype=settings["dtype"]).launch((total, dq), (scale,))

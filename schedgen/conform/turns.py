@@ -14,7 +14,7 @@ from schedgen.conform.registers import Registers, State
 from schedgen.conform.skeleton import Action
 from schedgen.conform.terms import Term, Terms
 from schedgen.conform.trace import Event
-from schedgen.emulator.ptx.tree import Instruction, Register
+from schedgen.emulator.ptx.tree import Address, Instruction, Register
 
 AWAIT, FENCE, PASS = "await turn", "fence.proxy.async.global", "pass turn"
 """Kinds of what is done: a loop that reads a word, a fence, and what writes that word."""
@@ -30,10 +30,11 @@ def awaited(
     if [one.name for _, one in inside] != [_READ, _COMPARE] or any(o.guard for _, o in inside):
         return None
     (_, read), (_, compare) = inside
-    if compare.operands[0] != Register(done) or compare.operands[1] != read.operands[0]:
+    word = read.operands[1]
+    if compare.operands[:2] != (Register(done), read.operands[0]) or not isinstance(word, Address):
         return None
     number = registers.read(state, compare.operands[2])
-    return Action(AWAIT, read, registers.address(state, read.operands[1]), (number,))
+    return Action(AWAIT, read, registers.address(state, word), (number,))
 
 
 def check_turn(begin: Event, end: Event, terms: Terms) -> None:

@@ -132,7 +132,7 @@ def _apart(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:
     """Tiles along one extent add to the same elements: one of those that tiles are cut along."""
     along = turning(kernel, tuple(stores))
     tensor = stores[0].tensor
-    if not along:
+    if len(along) == 0:
         message = f"each element of '{tensor}' is added to by one output tile: there are no turns"
         return TurnMistake(stores[0].base, message, "remove 'ordered'")
     if len(along) > 1 or along[0] not in kernel.tile_extents:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,6 +17,7 @@ from schedgen.emulator.machine.policies import Adversarial, RoundRobin, Seeded
 from schedgen.kernel import Kernel
 from schedgen.machine_file import read_machine
 from schedgen.ordered import ordered_sums
+from schedgen.program.model import Step
 from schedgen.proof.prove import check
 from schedgen.spec.bind import bind
 from schedgen.spec.reader import read_spec
@@ -136,9 +137,18 @@ def test_steps_of_turns_are_looked_up() -> None:
         )
 
 
-def _without(place: int) -> Any:
-    return lambda steps: steps[:place] + steps[place + 1 :]
+Steps = list[Step]
 
 
-def _moved(place: int, to: int) -> Any:
-    return lambda steps: [*steps[:to], steps[place], *steps[to:place], *steps[place + 1 :]]
+def _without(place: int) -> Callable[[Steps], Steps]:
+    def changed(steps: Steps) -> Steps:
+        return steps[:place] + steps[place + 1 :]
+
+    return changed
+
+
+def _moved(place: int, to: int) -> Callable[[Steps], Steps]:
+    def changed(steps: Steps) -> Steps:
+        return [*steps[:to], steps[place], *steps[to:place], *steps[place + 1 :]]
+
+    return changed

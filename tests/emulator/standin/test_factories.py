@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._dynamo import trace_rules
 
 from schedgen.emulator.launch.targets import target
@@ -17,5 +18,9 @@ def test_functions_are_compiled_afterwards() -> None:
     rules.clear_lru_cache()
     with stand_in(target("sm_90a", 2)):
         rules.get_torch_obj_rule_map()
-    compiled = torch.compile(lambda x: x + torch.arange(3), fullgraph=True, backend="eager")
+
+    def counted(x: Tensor) -> Tensor:
+        return x + torch.arange(3)
+
+    compiled = torch.compile(counted, fullgraph=True, backend="eager")
     assert compiled(torch.ones(3)).tolist() == [1, 2, 3]
