@@ -28,7 +28,7 @@ _FIXED = """
     sm90_utils sms stream tcgen05 tiles triangle trips warpgroup
 """
 _ON_DEVICE = """
-    barriers column column_0 end first fresh i inside k_step number partly piece rest row
+    barriers column column_0 end first fresh i inside k_step partly piece rest row
     row_0 shared skipped start t thread ticket tile tile_numbers tmem tmem_address turn v warp
     whole_blocks
 """

@@ -16,10 +16,8 @@ from schedgen.codegen.source import Source
 from schedgen.codegen.tile_groups import Groups, loads_of_loop
 from schedgen.codegen.tile_trips import differ, numbers_of_tile, write_trips
 from schedgen.codegen.walks import Walks
-from schedgen.codegen.waves import of_wave
 from schedgen.expressions import Expression
 from schedgen.extents import single_extents, uneven
-from schedgen.ordered import ordered_sums
 from schedgen.tensors import Argument
 
 TEAM = "team"
@@ -206,15 +204,7 @@ class Tiles:
     @property
     def in_turns(self) -> bool:
         """Whether rows are gone through down and up in turn in these slices, see `_along`."""
-        return self.sliced and self.plan.kernel.claim == "fixed" and not self.in_waves
-
-    @property
-    def in_waves(self) -> bool:
-        """Whether blocks take tiles of a wave from its two ends in turn, as these have to come in
-        one order in all slices (`schedgen.ordered`).
-        """
-        fixed = self.plan.kernel.claim == "fixed"
-        return self.uneven and fixed and bool(ordered_sums(self.plan.kernel))
+        return self.sliced and self.plan.kernel.claim == "fixed"
 
     @property
     def blocks(self) -> str:
@@ -303,8 +293,6 @@ class Tiles:
         """
         rows, columns = self.plan.kernel.tile_extents
         rest, axes = _TILE, self.axes
-        if self.in_waves:
-            rest = of_wave(source)
         if self.triangle:
             found = called("in_triangle", "inside", self.count(rows), self._blocks)
             source.add(
@@ -370,7 +358,7 @@ class Tiles:
         at, divisor = self._at(axis)[0], Name(f"by_{axis}")
         back = code("{} = {}.divisor - 1 - {}", at, divisor, at)
         if not self.in_turns:
-            source.comment(f"{axis} down" if self.in_waves else "long tiles first")
+            source.comment("long tiles first")
             source.add(back)
             return
         source.comment(f"{axis} down and up in turn, down in the last slice: long tiles first")

@@ -10,9 +10,9 @@ adds its own, and says so once these copies have been written (`schedgen.ordered
 Other roles and other barriers know nothing of it, so these are operations of the program without
 accesses, which `in_turns` adds behind synthesis, as claims are. That each copy stands between the
 two is looked up (`out_of_order`). What is proven of a CTA holds if each wait ends, however long it
-takes. Each does, because the tile that it waits for has a smaller number, and CTAs take tiles in
-the order of their numbers: of all turns that were not passed, that of the tile with the smallest
-number waits for none of them (docs/adr/0030).
+takes. Each does, because the tile that it waits for has a smaller number, a CTA has one tile, and
+they are started in the order of their numbers: of all that wait, the one with the smallest number
+waits for none of the others (docs/adr/0030).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A tile waits for the one before it, along the extent whose tiles add to the same elements. That ends
 for all of them only if the one before comes to its turn without those behind it, so it must have
-begun, or be the next one of a CTA that has: CTAs take tiles in the order of their numbers. And a
+begun: CTAs have one tile each, and begin in the order of their numbers. And a
 tile has to know without communication which one is before it: of those with an iteration, all have
 it from one tile to another one, with none between that has not.
 """
@@ -34,7 +34,7 @@ _Check = Callable[[Kernel, Sequence[Operation]], TurnMistake | None]
 def turn_mistake(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:
     """The first thing that is wrong with the ``stores`` of a tensor of which one is ordered."""
     kernel = _folded(kernel)
-    checks: tuple[_Check, ...] = (_together, _array, _in_loop, _tiles, _apart, _in_a_row)
+    checks: tuple[_Check, ...] = (_together, _array, _in_loop, _tiles, _apart, _in_a_row, _claimed)
     return next(filter(None, (check(kernel, stores) for check in checks)), None)
 
 
@@ -140,6 +140,15 @@ def _apart(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:
         fix = "let only those along the rows, or the columns, of a tile add to the same elements"
         return TurnMistake(stores[0].base, message, fix)
     return None
+
+
+def _claimed(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:
+    """Each CTA computes one tile, and CTAs begin in the order of their numbers."""
+    if kernel.claim == "launch":
+        return None
+    message = "a CTA with several output tiles may wait for one of a CTA that finds no room "
+    message += "beside it"
+    return TurnMistake(stores[0].base, message, "say 'claim: launch' under 'loops'")
 
 
 def _in_a_row(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:

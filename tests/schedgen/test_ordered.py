@@ -54,8 +54,8 @@ def test_gradients_of_queries_add_up_over_keys(causal: str) -> None:
 
 @pytest.mark.parametrize(("target", "later"), [("h200", "true"), ("b200", "false")])
 def test_bits_do_not_depend_on_who_comes_first(target: str, later: str) -> None:
-    """Three tiles add to the same rows; under orders that are meant to break it, too. If they
-    begin later one by one, blocks take them in waves.
+    """Three tiles add to the same rows, also if they begin later one by one; under orders that are
+    meant to break it, too.
     """
     proven, kernel = solved(SUMS, target, later=later)
     sizes = default_extents(kernel, {"m": 130, "n": 300, "k": 200})
