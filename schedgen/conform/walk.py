@@ -234,7 +234,7 @@ class Walk:
         turn = awaited(inside, done, self.registers, state)
         if turn is not None:
             return turn, to
-        if not inside or kind(inside[-1][1]) != "wait":
+        if not inside or not self._tests(inside[-1][1]):
             return None
         later = set(self._written(blocks))
         for number, one in inside[:-1]:
@@ -247,6 +247,10 @@ class Walk:
         if test.guard is not None or test.operands[0] != Register(done):
             return None
         return self._action(test, scratch, "wait"), to
+
+    def _tests(self, one: Instruction) -> bool:
+        """Whether an instruction tests a phase."""
+        return kind(one) == "wait"
 
     # -- instructions --------------------------------------------------------------------------
 
