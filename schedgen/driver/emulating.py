@@ -118,7 +118,7 @@ class Compiled:
             self._wanted[key] = wanted(kernel, sizes, seed)
         right = self._wanted[key]
         results = outputs(kernel, sizes, right.inputs)
-        zeros = {name: torch.zeros_like(right.inputs[name]) for name in told(kernel)}
+        zeros = {n: torch.zeros_like(torch.as_tensor(right.inputs[n])) for n in told(kernel)}
         self.execute({**right.inputs, **results, **zeros}, policy)
         found = compared(kernel, without_padding(kernel, results, sizes), right.expected)
         return Outcome(sizes, found, right.interpreted, self._gpu.reports[-1])
