@@ -201,14 +201,13 @@ def constants(program: Program, kernel: Kernel, style: tuple[str, ...] = ()) -> 
 
 def _turns(kernel: Kernel) -> list[str]:
     """The line with its arrays of turns, if there are any."""
-    from schedgen.expressions import fold, parse, render
-    from schedgen.ordered import ordered_sums
+    from schedgen.expressions import render
+    from schedgen.ordered import folded, ordered_sums
 
-    block, trips = {axis.extent: axis.block for axis in kernel.grid}, kernel.trip_count
-    extents = {extent for argument in kernel.arguments for extent in argument.shape}
-    values = {name: parse(text) for name, text in kernel.parameters if name not in extents}
+    block = {axis.extent: axis.block for axis in kernel.grid}
+    trips = folded(kernel, kernel.trip_count)
     found = [
-        (one.turns, tuple((axis, block[axis]) for axis in one.places), render(fold(trips, values)))
+        (one.turns, tuple((axis, block[axis]) for axis in one.places), render(trips))
         for one in ordered_sums(kernel)
         if trips is not None
     ]

@@ -243,9 +243,8 @@ class Operation:
     lie. It is empty if the spec does not tell. ``fill`` is what a mask writes, ``polynomial`` the
     share of exponentials of tiles that a polynomial computes. ``reduction`` is "add" of a store
     that adds to its tensor, maybe ``unordered``, or in ``turns`` that this argument tells.
-    ``interleave``: parts of factors that a copy has
-    take turns. ``as_results``: a product takes columns of its left operand in the order in which
-    threads have results (`schedgen.exchanges`).
+    ``interleave``: parts of factors that a copy has take turns. ``as_results``: a product takes
+    columns of its left operand in the order in which threads have results (`schedgen.exchanges`).
     """
 
     name: str

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from schedgen.expressions import Expression, Values, evaluate_int
+from schedgen.expressions import Expression, Values, evaluate_int, fold, parse
 from schedgen.extents import single_extents
 from schedgen.kernel import Kernel, Operation
 
@@ -53,6 +53,13 @@ def ordered_sums(kernel: Kernel) -> tuple[OrderedSum, ...]:
         names = tuple(store.name for store in stores)
         found.append(OrderedSum(tensor, stores[0].turns, names, along, tuple(places)))
     return tuple(found)
+
+
+def folded(kernel: Kernel, formula: Expression | None) -> Expression | None:
+    """A formula with the numbers of parameters, but for those that extents of tensors override."""
+    extents = {extent for argument in kernel.arguments for extent in argument.shape}
+    values = {name: parse(text) for name, text in kernel.parameters if name not in extents}
+    return None if formula is None else fold(formula, values)
 
 
 def words(

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from schedgen.expressions import Expression, fold, parse
 from schedgen.expressions.monotone import Way, way
 from schedgen.kernel import Kernel, Operation, Phase
-from schedgen.ordered import turning
+from schedgen.ordered import folded, turning
 from schedgen.tensors import INTEGERS
 
 
@@ -40,15 +39,8 @@ def turn_mistake(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | N
 
 def _folded(kernel: Kernel) -> Kernel:
     """With the numbers of parameters in the formulas that say which iterations a tile has."""
-    extents = {extent for argument in kernel.arguments for extent in argument.shape}
-    values = {name: parse(text) for name, text in kernel.parameters if name not in extents}
-
-    def folded(formula: Expression | None) -> Expression | None:
-        return None if formula is None else fold(formula, values)
-
-    return replace(
-        kernel, tile_trips=folded(kernel.tile_trips), tile_first=folded(kernel.tile_first)
-    )
+    trips, first = (folded(kernel, formula) for formula in (kernel.tile_trips, kernel.tile_first))
+    return replace(kernel, tile_trips=trips, tile_first=first)
 
 
 def _together(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:
