@@ -82,7 +82,7 @@ class Turns:
 
     def _backwards(self, one: OrderedSum) -> bool:
         """Whether the tile with the largest number along the extent comes first."""
-        return self.tiles.sliced and one.along == self.plan.kernel.tile_extents[0]
+        return self.tiles.last_first and one.along == self.plan.kernel.tile_extents[0]
 
     def _number(self, one: OrderedSum) -> Code:
         """How many tiles along the extent come before."""

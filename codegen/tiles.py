@@ -17,7 +17,8 @@ from schedgen.codegen.tile_groups import Groups, loads_of_loop
 from schedgen.codegen.tile_trips import differ, numbers_of_tile, write_trips
 from schedgen.codegen.walks import Walks
 from schedgen.expressions import Expression
-from schedgen.extents import single_extents, uneven
+from schedgen.extents import falls, single_extents, uneven
+from schedgen.ordered import ordered_sums
 from schedgen.tensors import Argument
 
 TEAM = "team"
@@ -207,6 +208,14 @@ class Tiles:
         return self.sliced and self.plan.kernel.claim == "fixed"
 
     @property
+    def last_first(self) -> bool:
+        """Whether the last rows of a slice come first: they have the most iterations, or others add
+        after them (`schedgen.ordered`), and begin with what these need last.
+        """
+        kernel = self.plan.kernel
+        return self.sliced and (not falls(kernel) or bool(ordered_sums(kernel)))
+
+    @property
     def blocks(self) -> str:
         """How many blocks there are, on the host."""
         return "tiles" if self.plan.kernel.claim == "launch" else "cutlass.min(tiles, sms)"
@@ -331,7 +340,7 @@ class Tiles:
             rest = Name("rest")
         source.add(*(code("{} = {}", *self._at(axis), rest) for axis in axes[:1]))
         self.ragged.sizes(source)
-        if self.dense is not None and self.uneven:
+        if self.dense is not None and self.uneven and not falls(self.plan.kernel):
             self.dense.turn_around(source)
         if self.walks.ordered:
             self.walks.place(source, self.count(self.walks.ordered))
@@ -357,12 +366,13 @@ class Tiles:
             return
         at, divisor = self._at(axis)[0], Name(f"by_{axis}")
         back = code("{} = {}.divisor - 1 - {}", at, divisor, at)
-        if not self.in_turns:
-            source.comment("long tiles first")
-            source.add(back)
-            return
-        source.comment(f"{axis} down and up in turn, down in the last slice: long tiles first")
-        with source.block(code("if ({} - rest) % 2 == 1:", Name("slices"))):
+        if self.in_turns:
+            way, odd = ("down", 1) if self.last_first else ("up", 0)
+            source.comment(f"{axis} down and up in turn, {way} in the last slice: long tiles first")
+            with source.block(code(f"if ({{}} - rest) % 2 == {odd}:", Name("slices"))):
+                source.add(back)
+        elif self.last_first:
+            source.comment("short tiles first" if falls(self.plan.kernel) else "long tiles first")
             source.add(back)
 
     def _at(self, *axes: str) -> list[Name]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from schedgen.expressions import evaluate, references
+from schedgen.expressions.monotone import Way, way
 from schedgen.kernel import LOADS, Kernel, Kind, Operation
 from schedgen.sums import part_of_sums
 
@@ -41,6 +42,15 @@ def uneven(kernel: Kernel) -> bool:
     """
     names = {name.name for formula in kernel.tile_range for name in references(formula)}
     return not names.isdisjoint({"tile_row", "tile_column"})
+
+
+def falls(kernel: Kernel) -> bool:
+    """Whether output tiles of later rows have fewer iterations, and never more, as far as formulas
+    tell; parameters are folded (`bound`).
+    """
+    ends = Way.SAME if kernel.tile_trips is None else way(kernel.tile_trips, "tile_row")
+    begins = Way.SAME if kernel.tile_first is None else way(kernel.tile_first, "tile_row")
+    return {ends, begins.opposite} - {Way.SAME} == {Way.DOWN}
 
 
 def trips_are_data(kernel: Kernel) -> bool:

@@ -77,6 +77,13 @@ def test_long_tiles_come_first_where_blocks_are_not_fixed() -> None:
     assert not re.search(r"\bslices\b(?!=)", dynamic.text)
 
 
+def test_the_first_rows_come_first_where_they_have_the_most_iterations() -> None:
+    fixed, dynamic = (emitted(c, "attention_bwd_kv", causal="true") for c in ("fixed", "dynamic"))
+    assert "# seq_k down and up in turn, up in the last slice: long tiles first" in fixed.text
+    assert "if (slices - rest) % 2 == 0:" in fixed.text
+    assert "at_seq_k = by_seq_k.divisor - 1 - at_seq_k" not in dynamic.text
+
+
 def test_names_of_a_spec_are_kept_apart() -> None:
     text = read_spec("gemm").source.text.replace("persistent: true", "claim: dynamic")
     text = re.sub(r"\bc\b(?=[:,}])", "counter", text).replace("alpha", "ticket")
