@@ -287,7 +287,9 @@ class Program:
         if instruction.opcode in _MEMBERS or "warp" in instruction.modifiers:
             members = self.decoder.read(instruction.operands[-1], "b32", instruction)
         run = step.run if isinstance(step, Control) else _without_result(step)
-        several = step.several if isinstance(step, SideBySide) and condition is None else None
+        several = None
+        if isinstance(step, SideBySide | Control) and condition is None:
+            several = step.several
         return Control(_meet(instruction, condition, members, run), guarded=True, several=several)
 
 

@@ -81,7 +81,8 @@ class Accesses:
         number = self._state.records.add((agent, who.clock, who.origin, flags))
         if self.predecessor is not None and cells.space is Space.GLOBAL:
             self._early(self.predecessor, who, number, cells, write)
-        manners = self._manners(who, write, atomic)
+        plain = not write and (atomic or not (self._read_read and who.asynchronous))
+        manners = ATOMIC_WRITES if plain else EVERY  # that this one may conflict with
         parts = self._state.memory.parts(cells)
         for part in parts:
             shadow, place, pages, _, _ = part
@@ -150,14 +151,6 @@ class Accesses:
                 ))  # fmt: skip
 
     # -- order ----------------------------------------------------------------------------------
-
-    def _manners(self, who: Who, write: bool, atomic: bool) -> tuple[Manner, ...]:
-        """Which accesses other than plain writes this one may conflict with."""
-        if write:
-            return EVERY
-        if atomic or not (self._read_read and who.asynchronous):
-            return ATOMIC_WRITES
-        return EVERY
 
     def _plainly_after(self, who: Who, numbers: Sequence[int]) -> bool:
         """Whether nothing more is to be said of writes: all are ordered before, by agents of the

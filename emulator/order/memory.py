@@ -78,14 +78,15 @@ class Memory:
             if space is Space.GLOBAL:
                 return self._parts(cells)
             key = (space, cta, index.start, index.stop)
-        elif not index.size:
-            return ()
-        elif index.flags.writeable:
-            return self._parts(cells)
         else:
             key = (space, cta, id(index), -width)
         known = self._known.get(key)
         if known is None:
+            if not isinstance(index, slice):
+                if not index.size:
+                    return ()
+                if index.flags.writeable:
+                    return self._parts(cells)
             if len(self._known) >= _KEPT:
                 self._known.clear()
             known = self._known[key] = self._parts(cells), index  # which keeps its identity

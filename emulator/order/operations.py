@@ -155,7 +155,8 @@ class Operations:
         agents, clock = self._stream(warp, queue, chain)
         view = warp.message()
         if together:
-            others = [state.warp(other).message().rows for other in together if other != number]
+            every = state.each([other for other in together if other != number])
+            others = [other.message().rows for other in every]
             rows = met(view.rows, self._met(others)) if others else view.rows
             view = Message(view.cluster, rows, view.foreign)
         operation = Operation(warp, queue, origin, view, len(state.records), chain)
@@ -292,7 +293,7 @@ class Operations:
         if vector is None:
             vector = operation.vectors[cells.space] = self._vector(operation, cells.space)
         who = operation.who
-        if who is None or who.agent is not agent or who.clock != clock or who.vector is not vector:
+        if who is None or who[0] is not agent or who[1] != clock or who[3] is not vector:
             who = operation.who = Who(
                 agent, clock, operation.origin, vector, operation.view,
                 agent.kind not in self._state.fenced, operation.born,

@@ -150,7 +150,8 @@ class DenseShadow:
 
     def write(self, place: Place, pages: int, number: int, before: Touches) -> None:
         self.changes += 1
-        groups = self._groups(place)
+        scaled = place.scaled
+        groups = scaled[1] if scaled and scaled[0] == self.unit else self._groups(place)
         layers: dict[int, Touched] = {}
         if before:
             layers = {id(layer): layer for layer, _ in before if isinstance(layer, Touched)}
@@ -162,13 +163,14 @@ class DenseShadow:
         self._written.put(groups, number)
         for layer in layers.values():
             layer.put(groups, 0)
-        if inner := _inner_pages(place):
+        if type(place) is Span and (inner := _inner_pages(place)):
             for touched in self._touched.values():
                 touched.pages &= ~inner
 
     def touch(self, key: Key, place: Place, pages: int, number: int) -> None:
         self.changes += 1
-        groups = self._groups(place)
+        scaled = place.scaled
+        groups = scaled[1] if scaled and scaled[0] == self.unit else self._groups(place)
         touched = self._touched.get(key)
         if touched is None:
             touched = self._touched[key] = Touched(self._size, key[2], self.unit)
@@ -207,9 +209,7 @@ def pages_of(place: Place) -> int:
     return ((1 << (last - first + 1)) - 1) << first
 
 
-def _inner_pages(place: Place) -> int:
-    """The pages all of whose cells belong to the place, if that is easily seen."""
-    if not isinstance(place, Span):
-        return 0
+def _inner_pages(place: Span) -> int:
+    """The pages all of whose cells belong to the place."""
     first, last = -(-place.start >> PAGE), place.stop >> PAGE
     return ((1 << (last - first)) - 1) << first if last > first else 0

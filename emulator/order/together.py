@@ -71,13 +71,13 @@ class Together:
         """Whether all that was in the place of each warp is ordered before it."""
         if self._apart.get(line, 0) >= _TRIED:
             return False
-        knowing = self._warps = [self._state.warp(number) for number in warps]
+        knowing = self._warps = self._state.each(warps)
         place = self._place = self._where(cells, whole)
         rows = [warp.touch()[CAUSAL] for warp in knowing]
         cluster = knowing[0].cluster.number
         self._before = ()
         if not write:
-            known = self._each_knows(cluster, rows, {*_read(place.whole)}) or all(
+            known = self._all(cluster, rows, {*_read(place.whole)}) or all(
                 map(self._known, repeat(cluster), rows, map(_read, place.parts))
             )
         elif self._alike % _ALIKE == 0 and self._all_know(cluster, rows, place.whole):
@@ -98,13 +98,25 @@ class Together:
         touches = whole.shadow.touches(whole.place, whole.pages, EVERY)
         self._before = [(whole, touches)]
         self._alike = 0
-        return self._each_knows(cluster, rows, _numbers(whole, touches))
+        return self._all(cluster, rows, _numbers(whole, touches))
 
-    def _each_knows(
+    def _all(
         self, cluster: int, rows: Sequence[NDArray[np.int32]], numbers: Collection[int]
     ) -> bool:
+        """Whether all who know what rows say come after some accesses."""
         if len(numbers) <= _FEW:
-            return all(self._known(cluster, row, numbers) for row in rows)
+            entries = self._state.records.entries
+            for number in numbers:
+                if number == 0:
+                    continue
+                agent, clock, _, _ = entries[number]
+                column = agent.column
+                if number == _NOBODY or agent.cluster != cluster:
+                    return False
+                for row in rows:
+                    if column >= row.size or row.item(column) < clock:
+                        return False
+            return True
         size = min(row.size for row in rows)
         return self._known(cluster, reduce(np.minimum, [row[:size] for row in rows]), numbers)
 
@@ -114,15 +126,17 @@ class Together:
         for part, touches in self._before:
             if touches:
                 part.shadow.write(part.place, part.pages, 0, touches)
+        entries = state.records.entries
         for warp, part, left in zip(self._warps, self._place.parts, same, strict=True):
-            flags = (WRITE if write else 0) | (SAME if left else 0)
-            agent = warp.agent
-            access = state.records.add((agent, warp.clock, state.origin(warp, line), flags))
+            agent, access = warp.agent, len(entries)
+            shadow, place, pages, _, _ = part
             if write:
-                part.shadow.write(part.place, part.pages, access, ())
+                flags = WRITE | SAME if left else WRITE
+                shadow.write(place, pages, access, ())
             else:
-                key = agent.cluster, agent.column, Manner.READ
-                part.shadow.touch(key, part.place, part.pages, access)
+                flags = SAME if left else 0
+                shadow.touch((agent.cluster, agent.column, Manner.READ), place, pages, access)
+            entries.append((agent, warp.clock, state.origin(warp, line), flags))
 
     def _where(self, cells: Sequence[Cells], whole: Cells) -> _Place:
         """Where warps access, which is remembered with the array that has all of it."""
