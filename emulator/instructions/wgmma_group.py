@@ -151,9 +151,7 @@ class Member(Resource):
         """
         products = self._covered(left)
         if not _done(products):
-            return Condition(
-                self, lambda: _done(products), lambda: self._explain(left, products)
-            )
+            return Condition(self, lambda: _done(products), lambda: self._explain(left, products))
         del self._committed[: len(self._committed) - left]
         for product in products:
             if product.a_registers[self.number]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from schedgen.emulator.machine.precedence import ranks
 from schedgen.emulator.ptx.synchronization import synchronizes
-from schedgen.emulator.ptx.tree import Kernel, Register, touched
+from schedgen.emulator.ptx.tree import Instruction, Kernel, Register, touched
 
 
 class Analysis:
@@ -25,6 +28,17 @@ class Analysis:
     def synchronization(self) -> frozenset[int]:
         """The lines of instructions that order threads or wait for something."""
         return frozenset(one.line for one in self.kernel.body if synchronizes(one))
+
+    @cached_property
+    def lines(self) -> NDArray[np.int64]:
+        """The line of each instruction."""
+        return np.array([one.line for one in self.kernel.body], np.int64)
+
+    @cached_property
+    def ordering(self) -> list[tuple[int, Instruction]]:
+        """All instructions of the lines of `synchronization`, and where in the body they are."""
+        lines = self.synchronization
+        return [(at, one) for at, one in enumerate(self.kernel.body) if one.line in lines]
 
     @cached_property
     def uses(self) -> Counter[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import cast
 
@@ -50,6 +50,11 @@ class Stretch:
     times: int = 0
     joined: bool = False
     several: Several | None = None
+
+    def again(self) -> Stretch:
+        """The same for another launch."""
+        about = self.start, self.end, self.steps, self.control, self.parts
+        return Stretch(*about, 0, self.joined, self.several)
 
 
 class Decoded:
@@ -135,7 +140,7 @@ class Program:
             EmulationError: an instruction of it is not supported, or the kernel ends without ret.
         """
         known = self._before.get(start)
-        stretch = self._decoded_now(start) if known is None else replace(known, times=0)
+        stretch = self._decoded_now(start) if known is None else known.again()
         self.stretches[start] = self._before[start] = stretch
         if not stretch.joined and (
             self._at_once or id(self.kernel.body[start]) in self._decoded.often
@@ -258,15 +263,21 @@ class Program:
     def executed(self) -> tuple[dict[int, int], frozenset[int]]:
         """How often stretches reached each line, and the lines of synchronization that lanes
         executed: those whose guard never held are not among them."""
-        lines: Counter[int] = Counter()
-        done: set[int] = set()
+        known, held = self._analysis, self._held
+        changes = np.zeros(len(self.stretches), np.int64)
         for stretch in self.stretches:
             if stretch is not None and stretch.times:
-                for instruction in self.kernel.body[stretch.start : stretch.end]:
-                    lines[instruction.line] += stretch.times
-                    if instruction.guard is None or instruction.line in self._held:
-                        done.add(instruction.line)
-        return dict(lines), self._analysis.synchronization & done
+                changes[stretch.start] += stretch.times
+                changes[stretch.end] -= stretch.times
+        times = changes.cumsum()[:-1]
+        each = np.bincount(known.lines, times).astype(np.int64)
+        met = each.nonzero()[0]
+        done = {
+            one.line
+            for index, one in known.ordering
+            if times.item(index) and (one.guard is None or one.line in held)
+        }
+        return dict(zip(met.tolist(), each[met].tolist(), strict=True)), frozenset(done)
 
     def _condition(self, instruction: Instruction) -> Read:
         guard = instruction.guard
