@@ -30,6 +30,11 @@ from schedgen.emulator.ptx.tree import Immediate, Instruction, Operand, Register
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_TENSOR = Space.TENSOR
+_TMEM_LOAD, _TMEM_STORE = Queue.TMEM_LOAD, Queue.TMEM_STORE
+_OF_THE_WARP = LaneInAddress.OF_THE_WARP
+
 _NUMBERS = tuple(f"x{1 << power}" for power in range(8))
 _LOW = np.uint32(0xFFFF)
 
@@ -79,7 +84,7 @@ class _Place:
     def __init__(self, warp: Warp, access: _Access, taddr: int, where: Instruction) -> None:
         lane, column = taddr >> 16, taddr & 0xFFFF
         first = LANES * (warp.rank % 4)
-        if lane < LANES and warp.machine.switches.lane_in_address is LaneInAddress.OF_THE_WARP:
+        if lane < LANES and warp.machine.switches.lane_in_address is _OF_THE_WARP:
             lane += first
         allowed = (first,) if SHAPES[access.shape].lanes == LANES else (first, first + 16)
         if lane not in allowed:
@@ -102,7 +107,7 @@ class _Place:
         """Tells the race checker."""
         if self.tracked is not None:
             index, width = self.tracked
-            cells = Cells(Space.TENSOR, self.warp.block.number, index, width)
+            cells = Cells(_TENSOR, self.warp.block.number, index, width)
             self.warp.machine.tracker.access(handle, cells, write=write)
 
     def load(self) -> Lanes:
@@ -140,7 +145,7 @@ class _Load(WarpOperation):
     __slots__ = ("_left", "_place", "_words")
 
     def __init__(self, place: _Place, where: Instruction, slots: list[int]) -> None:
-        super().__init__(place.warp, "tcgen05.ld", where.line, Queue.TMEM_LOAD)
+        super().__init__(place.warp, "tcgen05.ld", where.line, _TMEM_LOAD)
         self._place = place
         self._words: Lanes | None = None
         self._left = {index for index, slot in enumerate(slots) if slot >= 0}
@@ -169,7 +174,7 @@ class _Store(WarpOperation):
     __slots__ = ("_place", "_words")
 
     def __init__(self, place: _Place, where: Instruction, words: Lanes) -> None:
-        super().__init__(place.warp, "tcgen05.st", where.line, Queue.TMEM_STORE)
+        super().__init__(place.warp, "tcgen05.st", where.line, _TMEM_STORE)
         self._place = place
         self._words = words
 

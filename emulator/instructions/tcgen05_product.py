@@ -37,6 +37,10 @@ from schedgen.emulator.ptx.tree import Instruction
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_SHARED, _TENSOR = Space.SHARED, Space.TENSOR
+_MMA = Queue.MMA
+
 _UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32}
 Floats = NDArray[np.float32]
 
@@ -96,7 +100,7 @@ class Product(WarpOperation):
         if machine.tracking:
             shape = operands.product.kind, operands.product.m, operands.product.n
             chain = (*operands.d, *shape)
-            self.handle = machine.tracker.issue(warp.number, Queue.MMA, where.line, chain=chain)
+            self.handle = machine.tracker.issue(warp.number, _MMA, where.line, chain=chain)
 
     def execute(self) -> None:
         for claim in self._claims:
@@ -141,7 +145,7 @@ class Product(WarpOperation):
         k_major = not transposed
         if machine.tracking:
             index = touched(matrix, rows, product.k, product.bits, k_major=k_major)
-            cells = Cells(Space.SHARED, block.number, index, 16)
+            cells = Cells(_SHARED, block.number, index, 16)
             machine.tracker.access(self.handle, cells, write=False)
         return operand(
             chunks_of(block), matrix, rows, product.k, format_, bits=product.bits, k_major=k_major
@@ -180,7 +184,7 @@ class Product(WarpOperation):
         machine = self.warp.machine
         if machine.tracking:
             index = np.unique(cells)
-            found = Cells(Space.TENSOR, block.number, index)
+            found = Cells(_TENSOR, block.number, index)
             machine.tracker.access(self.handle, found, write=False)
         return block_scaled(matrix, codes, product.scale)
 
@@ -226,5 +230,5 @@ class Product(WarpOperation):
             lanes = index // COLUMNS
             off = np.array(mask, np.int64)[lanes // 32] >> (lanes % 32) & 1
             index = index[off == 0]
-        cells = Cells(Space.TENSOR, block.number, index, width)
+        cells = Cells(_TENSOR, block.number, index, width)
         machine.tracker.access(self.handle, cells, write=write)

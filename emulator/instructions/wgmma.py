@@ -34,6 +34,9 @@ from schedgen.emulator.ptx.tree import (
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_WGMMA = Queue.WGMMA
+
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)")
 _BITS = {
     "f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1,
@@ -119,7 +122,7 @@ def _commit(instruction: Instruction, _decoder: Decoder, environment: Environmen
     def run(warp: Warp) -> None:
         _member(warp, instruction).commit()
         if warp.machine.tracking:
-            warp.machine.tracker.group_commit(warp.number, Queue.WGMMA)
+            warp.machine.tracker.group_commit(warp.number, _WGMMA)
 
     def several(warps: Sequence[Warp]) -> bool:
         if len(warps) != WARPS:
@@ -128,7 +131,7 @@ def _commit(instruction: Instruction, _decoder: Decoder, environment: Environmen
         for member in _members(warps, instruction):
             member.commit()
             if machine.tracking:
-                machine.tracker.group_commit(member.warp.number, Queue.WGMMA)
+                machine.tracker.group_commit(member.warp.number, _WGMMA)
         return True
 
     return SideBySide(run, several)
@@ -146,7 +149,7 @@ def _wait(instruction: Instruction, _decoder: Decoder, environment: Environment)
     def run(warp: Warp) -> Condition | None:
         condition = _member(warp, instruction).wait(left, instruction)
         if condition is None and warp.machine.tracking:
-            warp.machine.tracker.group_wait(warp.number, Queue.WGMMA, left)
+            warp.machine.tracker.group_wait(warp.number, _WGMMA, left)
         return condition
 
     def several(warps: Sequence[Warp]) -> bool:

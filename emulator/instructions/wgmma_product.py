@@ -33,6 +33,11 @@ from schedgen.emulator.ptx.tree import Instruction
 if TYPE_CHECKING:
     from schedgen.emulator.machine.lanes import Lanes
 
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_SHARED = Space.SHARED
+_WGMMA = Queue.WGMMA
+_H200 = Accumulation.H200
+
 _ROWS = 64
 _LANES = 32
 
@@ -143,7 +148,7 @@ class Product(Joint):
         if machine.tracking:
             numbers = tuple(member.warp.number for member in group.members)
             self.handle = machine.tracker.issue(
-                last.warp.number, Queue.WGMMA, self.line, together=numbers
+                last.warp.number, _WGMMA, self.line, together=numbers
             )
         before = self.accumulator.latest
         self.accumulator.latest = self
@@ -159,7 +164,7 @@ class Product(Joint):
         if shape.signs[0] * shape.signs[1] < 0:
             a = -a
         old = self._before() if keep else None
-        as_h200 = self.warp.machine.switches.accumulation is Accumulation.H200
+        as_h200 = self.warp.machine.switches.accumulation is _H200
         if as_h200 and shape.d != "s32":
             words = accumulated(a, b, old, shape.a, shape.d)
         else:
@@ -174,7 +179,7 @@ class Product(Joint):
         """A (``which`` 0) or B (1) from shared memory."""
         shape, block, machine = self.shape, self.warp.block, self.warp.machine
         if machine.tracking:
-            cells = Cells(Space.SHARED, block.number, matrix.index, 16)
+            cells = Cells(_SHARED, block.number, matrix.index, 16)
             machine.tracker.access(self.handle, cells, write=False)
         return operand_at(
             chunks_of(block), matrix.places, shape.b if which else shape.a,

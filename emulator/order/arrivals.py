@@ -40,6 +40,7 @@ class Mbarriers:
         self._written = switches.remote_scope is RemoteScope.AS_WRITTEN
         self._commit_releases = switches.commit_order is CommitOrder.RELEASE
         self._consumption = switches.consumption
+        self._consumed_first = switches.consumption is not Verdict.OFF
         self._fence_always = switches.init_fence is InitFence.ALWAYS
 
     # -- life -----------------------------------------------------------------------------------
@@ -183,7 +184,7 @@ class Mbarriers:
     def _consumed(self, barrier: Barrier, view: Message, warp: Warp, phase: int, line: int) -> None:
         """Somebody observed the preceding phase before this arrive (B7)."""
         observed = barrier.observed
-        if phase < 1 or self._consumption is Verdict.OFF:
+        if phase < 1 or not self._consumed_first:
             return
         if view.knows(CAUSAL, observed.cluster, observed.column, phase):
             return

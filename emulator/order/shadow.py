@@ -37,6 +37,7 @@ class Manner(IntEnum):
 
 
 EVERY = tuple(Manner)
+_ATOMIC_WRITE = Manner.ATOMIC_WRITE  # which Python 3.11 finds faster
 ATOMIC_WRITES = (Manner.ATOMIC_WRITE,)
 
 Key = tuple[int, int, Manner]
@@ -174,13 +175,13 @@ class DenseShadow:
         touched = self._touched.get(key)
         if touched is None:
             touched = self._touched[key] = Touched(self._size, key[2], self.unit)
-            self._atomics |= key[2] is Manner.ATOMIC_WRITE
+            self._atomics |= key[2] is _ATOMIC_WRITE
         if groups is None:
             touched.put_in(place.cells(), number)
         else:
             touched.put(groups, number)
         touched.pages |= pages
-        if touched.manner is Manner.ATOMIC_WRITE:  # the first write of cells that had none
+        if touched.manner is _ATOMIC_WRITE:  # the first write of cells that had none
             self._written.initialize(place, groups, number)
 
     def _layers(self) -> list[Dense]:

@@ -24,6 +24,9 @@ from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Cells
 from schedgen.emulator.order.warps import Warp
 
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_READ = Manner.READ
+
 _TRIED = 4
 """Times that it is tried to look at a line's accesses at once."""
 _ALIKE = 16
@@ -135,7 +138,7 @@ class Together:
                 shadow.write(place, pages, access, ())
             else:
                 flags = SAME if left else 0
-                shadow.touch((agent.cluster, agent.column, Manner.READ), place, pages, access)
+                shadow.touch((agent.cluster, agent.column, _READ), place, pages, access)
             entries.append((agent, warp.clock, state.origin(warp, line), flags))
 
     def _where(self, cells: Sequence[Cells], whole: Cells) -> _Place:

@@ -27,6 +27,9 @@ from schedgen.emulator.order.knowledge import (
 )
 from schedgen.emulator.order.tracker import Space
 
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_SHARED, _GLOBAL = Space.SHARED, Space.GLOBAL
+
 CTA_SCOPE, CLUSTER_SCOPE, GPU_SCOPE = range(3)
 _REMEMBERED = 64  # completions that the explanation of a race can look back to
 
@@ -187,10 +190,10 @@ class Warp:
         followed by asynchronous accesses. cp.async that it observed through an mbarrier, and
         st.async, count too: no thread performs them, so there is no other place for their fence."""
         self.rows = widen(self.touch(), self.cluster.capacity)
-        if space is not Space.GLOBAL:
+        if space is not _GLOBAL:
             self._fence_row(FENCED)
             np.maximum(self.rows[ANYWHERE], self.rows[CAUSAL], out=self.rows[ANYWHERE])
-        if space is not Space.SHARED:
+        if space is not _SHARED:
             self._fence_row(FENCED_GLOBAL)
         self._lent = True  # later accesses are not fenced: they need another clock
 
