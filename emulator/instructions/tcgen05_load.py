@@ -7,7 +7,6 @@ its registers, both at the latest in tcgen05.wait.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -39,38 +38,48 @@ _NUMBERS = tuple(f"x{1 << power}" for power in range(8))
 _LOW = np.uint32(0xFFFF)
 
 
-@dataclass(frozen=True, slots=True)
 class _Access:
-    """Shape of a load or store, as its modifiers say it."""
+    """Shape of a load or store, as its modifiers say it.
 
-    shape: str
-    number: int
-    packed: bool
-    half: int
+    Attributes:
+        columns: from ``taddr`` on, those of the second half included.
+        lanes: that it touches.
+        plain: whether registers are columns of the 32 lanes.
+    """
 
-    @property
-    def registers(self) -> int:
-        return SHAPES[self.shape].registers * self.number
+    __slots__ = (
+        "_tracked", "columns", "half", "lanes", "number", "packed", "plain", "registers", "shape",
+    )  # fmt: skip
 
-    @property
-    def columns(self) -> int:
-        """Columns from ``taddr`` on, those of the second half included."""
-        return moved_lanes(self.shape, self.number, packed=self.packed)[1] + self.half
-
-    @property
-    def plain(self) -> bool:
-        """Whether registers are columns of the 32 lanes."""
-        return self.shape == "32x32b" and not self.packed
+    def __init__(self, shape: str, number: int, packed: bool, half: int) -> None:
+        self.shape = shape
+        self.number = number
+        self.packed = packed
+        self.half = half
+        self.registers = SHAPES[shape].registers * number
+        self.lanes = SHAPES[shape].lanes
+        self.plain = shape == "32x32b" and not packed
+        self.columns = moved_lanes(shape, number, packed=packed)[1] + half
+        self._tracked: dict[int, tuple[NDArray[np.int64], int]] = {}
 
     def cells(self) -> NDArray[np.int64]:
         return moved(self.shape, self.number, packed=self.packed, half=self.half)
 
+    def tracked(self, start: int) -> tuple[NDArray[np.int64], int]:
+        """The cells from one of them on, as the race checker has them."""
+        found = self._tracked.get(start)
+        if found is None:
+            found = _tracked(self.shape, self.number, self.packed, self.half, start)
+            self._tracked[start] = found
+        return found
+
 
 @lru_cache(maxsize=4096)
-def _tracked(access: _Access, start: int) -> tuple[NDArray[np.int64], int]:
-    """The cells of an access from one of them on, as the race checker has them: the same array for
-    the same ones."""
-    lanes, width = moved_lanes(access.shape, access.number, packed=access.packed, half=access.half)
+def _tracked(
+    shape: str, number: int, packed: bool, half: int, start: int
+) -> tuple[NDArray[np.int64], int]:
+    """The same array for the same cells."""
+    lanes, width = moved_lanes(shape, number, packed=packed, half=half)
     index = lanes + start
     index.flags.writeable = False
     return index, width
@@ -86,8 +95,8 @@ class _Place:
         first = LANES * (warp.rank % 4)
         if lane < LANES and warp.machine.switches.lane_in_address is _OF_THE_WARP:
             lane += first
-        allowed = (first,) if SHAPES[access.shape].lanes == LANES else (first, first + 16)
-        if lane not in allowed:
+        if lane != first and (lane != first + 16 or access.lanes == LANES):
+            allowed = (first,) if access.lanes == LANES else (first, first + 16)
             raise error(
                 where,
                 f"tensor-memory address {taddr:#010x} begins in lane {taddr >> 16}; {warp.title} "
@@ -101,7 +110,7 @@ class _Place:
         self._column = column
         self._claim = Claim(warp.block, column, access.columns, f".{access.shape}", where)
         start = lane * COLUMNS + column
-        self.tracked = _tracked(access, start) if warp.machine.tracking else None
+        self.tracked = access.tracked(start) if warp.machine.tracking else None
 
     def report(self, handle: int, *, write: bool) -> None:
         """Tells the race checker."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from schedgen.emulator.instructions.wgmma_group import (
     Warpgroup,
 )
 from schedgen.emulator.layouts import fragments
-from schedgen.emulator.layouts.descriptors import MatrixDescriptor, chunks, decode_wgmma, touched
+from schedgen.emulator.layouts.descriptors import Matrix, MatrixDescriptor, decode_wgmma, matrix_of
 from schedgen.emulator.layouts.errors import LayoutError
 from schedgen.emulator.layouts.hopper_sums import accumulated
 from schedgen.emulator.layouts.products import accumulate, multiply, operand_at, values
@@ -46,16 +45,6 @@ Given = tuple[int | None, int, bool]
 """Descriptors of A (None: in registers) and B, and whether D is added to (scale-d)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """An operand in shared memory: its descriptor, its chunks in their order, and their addresses,
-    rising."""
-
-    descriptor: MatrixDescriptor
-    places: NDArray[np.int64]
-    index: NDArray[np.int64]
-
-
 @lru_cache(maxsize=4096)
 def _matrix(value: int, rows: int, k: int, bits: int, k_major: bool) -> Matrix:
     """The operand of a descriptor.
@@ -63,9 +52,7 @@ def _matrix(value: int, rows: int, k: int, bits: int, k_major: bool) -> Matrix:
     Raises:
         LayoutError: shape and swizzle do not fit together.
     """
-    descriptor = decode_wgmma(value)
-    places = chunks(descriptor, rows, k, bits, k_major=k_major)
-    return Matrix(descriptor, places, touched(descriptor, rows, k, bits, k_major=k_major))
+    return matrix_of(decode_wgmma(value), rows, k, bits, k_major=k_major)
 
 
 class Product(Joint):

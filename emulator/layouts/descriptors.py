@@ -135,6 +135,27 @@ def touched(
     return result
 
 
+class Matrix(NamedTuple):
+    """An operand in shared memory: its descriptor, its `chunks` in their order, and their
+    addresses as `touched` has them."""
+
+    descriptor: MatrixDescriptor
+    places: NDArray[np.int64]
+    index: NDArray[np.int64]
+
+
+def matrix_of(
+    descriptor: MatrixDescriptor, rows: int, k: int, bits: int, *, k_major: bool
+) -> Matrix:
+    """The operand of a descriptor; arguments as of `chunks`.
+
+    Raises:
+        LayoutError: shape and swizzle do not fit together.
+    """
+    places = chunks(descriptor, rows, k, bits, k_major=k_major)
+    return Matrix(descriptor, places, touched(descriptor, rows, k, bits, k_major=k_major))
+
+
 def addresses(
     matrix: MatrixDescriptor, rows: int, k: int, bits: int, *, k_major: bool
 ) -> NDArray[np.int64]:
