@@ -19,15 +19,24 @@ def settled_heap() -> Generator[None]:
     It looks when this ends. Around all of what is done for a launch it finds little then: most is
     gone by itself. May be nested.
     """
+    if _inside:  # counting what is frozen takes longer than a small launch
+        yield
+        return
     thresholds = gc.get_threshold()
-    frozen = gc.get_freeze_count()  # the program does so itself, or this is nested
+    frozen = gc.get_freeze_count()  # the program does so itself
     if not frozen:
         gc.freeze()
     if thresholds[0]:
         gc.set_threshold(max(thresholds[0], _GARBAGE), *thresholds[1:])
+    _inside.append(True)
     try:
         yield
     finally:
+        _inside.pop()
         gc.set_threshold(*thresholds)
         if not frozen:
             gc.unfreeze()
+
+
+_inside: list[bool] = []
+"""Not empty: a launch is being executed."""
