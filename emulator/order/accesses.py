@@ -17,7 +17,15 @@ from schedgen.emulator.order.memory import Part
 from schedgen.emulator.order.needs import Explainer, Need
 from schedgen.emulator.order.predecessor import Predecessor
 from schedgen.emulator.order.records import ATOMIC, FREED, SAME, WRITE, Origin, Record
-from schedgen.emulator.order.shadow import ATOMIC_WRITES, EVERY, Layer, Manner, Touches
+from schedgen.emulator.order.shadow import (
+    ATOMIC_WRITES,
+    EVERY,
+    DenseShadow,
+    Layer,
+    Manner,
+    Order,
+    Touches,
+)
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Cells, Proxy, Space
 
@@ -91,6 +99,13 @@ class Accesses:
         parts = self._state.memory.parts(cells)
         for part in parts:
             shadow, place, pages, _, _ = part
+            if type(shadow) is DenseShadow and not flags & ~WRITE:
+                key = None if write else (agent.cluster, agent.column, _READ)
+                cta = who.origin.cta if agent.kind in _ASYNC_WRITERS else -1
+                touched = manners is EVERY or shadow.atomics
+                order = Order(agent.cluster, who.vector, self._entries, cta)
+                if shadow.entered(place, pages, number, key, order, touched):
+                    continue
             before = shadow.touches(place, pages, manners)
             conflict = before and self._after_touches(who, number, cells, part, before)
             if not conflict and not self._plainly_after(who, shadow.last_writes(place)):
