@@ -58,7 +58,7 @@ def _matrix(value: int, rows: int, k: int, bits: int, k_major: bool) -> Matrix:
 class Product(Joint):
     """One product; issued when all four warps have joined it."""
 
-    __slots__ = ("_group", "_matrices", "_number", "_old", "given")
+    __slots__ = ("_fresh", "_group", "_matrices", "_number", "_old", "given")
 
     def __init__(
         self, group: Warpgroup[Product], number: int, where: Instruction, shape: Shape
@@ -69,6 +69,8 @@ class Product(Joint):
         self._group = group
         self._number = number
         self._old: dict[int, Sequence[Any] | None] = {}
+        self._fresh = False
+        """Whether registers of D are not those of the preceding product in some warp."""
 
     def give(self, given: Given) -> None:
         """Operands.
@@ -116,6 +118,7 @@ class Product(Joint):
         accumulator, number = self.accumulator, member.number
         self.who = self.who or member.warp.title
         self._old[number] = old
+        self._fresh |= old is not None
         self.a_registers[number] = a
         member.add(self)
         before = accumulator.joined[number]
@@ -183,7 +186,7 @@ class Product(Joint):
     def _before(self) -> NDArray[np.uint32] | None:
         """D before: (64, n) words."""
         accumulator, d = self.accumulator, self.shape.d
-        if all(old is None for old in self._old.values()):
+        if not self._fresh:
             return accumulator.words
         each: list[Lanes] = []
         for number in range(WARPS):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -69,6 +70,8 @@ class WarpState(Protocol):
         ...
 
 
+_SLOT = "slot"
+"""What a function is told that reads a register as it is."""
 Read = Callable[[WarpState], Lanes]
 Write = Callable[[WarpState, Lanes], None]
 Step = Callable[[WarpState], None]
@@ -134,7 +137,12 @@ class Decoder:
         slot, held = self.slot[name], self.types[self.slot[name]]
         seen = NUMPY.get(type_)
         if seen is None or stored(held) is seen:
-            return lambda warp: warp.registers[slot]
+
+            def plain(warp: WarpState) -> Lanes:
+                return warp.registers[slot]
+
+            setattr(plain, _SLOT, slot)
+            return plain
         if np.dtype(seen).itemsize == np.dtype(stored(held)).itemsize:
             return lambda warp: warp.registers[slot].view(seen)
         return lambda warp: _seen_as(warp.registers[slot], seen)
@@ -164,6 +172,20 @@ class Decoder:
             warp.registers[slot] = values
 
         return write
+
+
+def slot_of(read: Read) -> int:
+    """The register that a source is, as it is; -1: it is something else."""
+    return getattr(read, _SLOT, -1)
+
+
+def taking(reads: Sequence[Read]) -> Callable[[WarpState], Sequence[Lanes]]:
+    """What gives the lanes of several sources: of registers at once."""
+    slots = [slot_of(read) for read in reads]
+    if len(slots) > 1 and min(slots) >= 0:
+        take = itemgetter(*slots)
+        return lambda warp: take(warp.registers)
+    return lambda warp: [read(warp) for read in reads]
 
 
 @cache

@@ -258,6 +258,17 @@ class DenseShadow:
             for touched in self._touched.values():
                 touched.pages &= ~inner
 
+    def written_over(self, place: Place, number: int) -> bool:
+        """As `write`, where that is simple and nothing but plain writes came before; else False."""
+        scaled = place.scaled
+        if not scaled or scaled[0] != self.unit or place.count >> PAGE:
+            return False
+        rows = scaled[1].known
+        if type(rows) is not Rows or rows.put(self._written.numbers, number) is False:
+            return False
+        self.changes += 1
+        return True
+
     def touch(self, key: Key, place: Place, pages: int, number: int) -> None:
         self.changes += 1
         scaled = place.scaled

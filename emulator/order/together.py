@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from schedgen.emulator.order.knowledge import CAUSAL
 from schedgen.emulator.order.memory import Part
 from schedgen.emulator.order.records import SAME, WRITE
-from schedgen.emulator.order.shadow import ATOMIC_WRITES, EVERY, Manner, Touches
+from schedgen.emulator.order.shadow import ATOMIC_WRITES, EVERY, DenseShadow, Manner, Touches
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Cells
 from schedgen.emulator.order.warps import Warp
@@ -135,7 +135,8 @@ class Together:
             shadow, place, pages, _, _ = part
             if write:
                 flags = WRITE | SAME if left else WRITE
-                shadow.write(place, pages, access, ())
+                if type(shadow) is not DenseShadow or not shadow.written_over(place, access):
+                    shadow.write(place, pages, access, ())
             else:
                 flags = SAME if left else 0
                 shadow.touch((agent.cluster, agent.column, _READ), place, pages, access)
