@@ -130,7 +130,9 @@ def touched(
     matrix: MatrixDescriptor, rows: int, k: int, bits: int, *, k_major: bool
 ) -> NDArray[np.int64]:
     """Addresses of all chunks of an operand, flat, rising and not writeable; see `chunks`."""
-    result = np.unique(chunks(matrix, rows, k, bits, k_major=k_major)) * CHUNK
+    # As np.unique, which imports numpy.ma.
+    every = np.sort(chunks(matrix, rows, k, bits, k_major=k_major), axis=None)
+    result = every[np.concatenate([[True], every[1:] != every[:-1]])] * CHUNK
     result.flags.writeable = False
     return result
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedgen.emulator.machine.precedence import ranks
-from schedgen.emulator.ptx.synchronization import synchronizes
-from schedgen.emulator.ptx.tree import Instruction, Kernel, Register, touched
+from schedgen.emulator.ptx.synchronization import OPCODES, synchronizes
+from schedgen.emulator.ptx.tree import Immediate, Instruction, Kernel, Register, touched
 
 
 class Analysis:
@@ -27,7 +27,8 @@ class Analysis:
     @cached_property
     def synchronization(self) -> frozenset[int]:
         """The lines of instructions that order threads or wait for something."""
-        return frozenset(one.line for one in self.kernel.body if synchronizes(one))
+        every = [one for one in self.kernel.body if one.opcode in OPCODES]
+        return frozenset(one.line for one in every if synchronizes(one))
 
     @cached_property
     def lines(self) -> NDArray[np.int64]:
@@ -48,8 +49,9 @@ class Analysis:
             if one.guard is not None:
                 names.append(one.guard.register)
             for operand in one.operands:
-                if type(operand) is Register:  # nearly all are
+                kind = type(operand)
+                if kind is Register:  # nearly all are
                     names.append(operand.name)
-                else:
+                elif kind is not Immediate:
                     names += touched(operand)
         return Counter(names)

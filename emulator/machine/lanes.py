@@ -103,9 +103,7 @@ class Decoder:
 
     def constant(self, operand: Immediate, type_: str, where: Instruction) -> Lanes:
         """Lanes of a literal."""
-        lanes = np.full(LANES, _bits(operand.value, type_, where))
-        lanes.flags.writeable = False
-        return lanes
+        return _filled(_bits(operand.value, type_, where))
 
     def empty(self) -> list[Lanes]:
         """Registers of a new warp: zero."""
@@ -229,9 +227,16 @@ def _seen_as(lanes: Lanes, seen: type[np.generic] | None) -> Lanes:
 
 
 def _constant(value: np.generic) -> Read:
-    lanes = np.full(LANES, value)
-    lanes.flags.writeable = False
+    lanes = _filled(value)
     return lambda _warp: lanes
+
+
+def _filled(value: np.generic) -> Lanes:
+    """New lanes that all have a value; several times faster than np.full."""
+    lanes = np.empty(LANES, value.dtype)
+    lanes.fill(value)
+    lanes.flags.writeable = False
+    return lanes
 
 
 def _bits(value: int | float, type_: str, where: Instruction) -> Any:

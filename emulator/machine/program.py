@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -207,9 +206,14 @@ class Program:
 
     def _wanted(self, steps: list[Elementwise]) -> frozenset[int]:
         """The registers of a run that other instructions have, too."""
-        inside = Counter(one.slot for step in steps for one in (*step.sources, *step.targets))
+        inside: dict[int, int] = {}
+        for step in steps:
+            for one in step.sources:
+                inside[one.slot] = inside.get(one.slot, 0) + 1
+            for one in step.targets:
+                inside[one.slot] = inside.get(one.slot, 0) + 1
         uses, names = self._analysis.uses, self._names
-        return frozenset(slot for slot, n in inside.items() if slot >= 0 and uses[names[slot]] > n)
+        return frozenset([s for s, n in inside.items() if s >= 0 and uses[names[s]] > n])
 
     def problems(self) -> Iterator[tuple[Instruction, EmulationError]]:
         """Instructions that cannot be executed, with why, in the order of the text."""

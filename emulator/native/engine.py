@@ -42,6 +42,18 @@ _LEVEL = 1
 Builtin = Callable[..., Any]
 
 
+_BIND = f"""
+define ptr @bind(ptr %self, ptr %arguments, i64 %count) {{
+  %data.at = getelementptr i8, ptr %self, i64 {DATA}
+  %words = load ptr, ptr %data.at
+  %method = load ptr, ptr %words
+  %owner = load ptr, ptr %arguments
+  %result = call ptr @made(ptr %method, ptr %owner, ptr null)
+  ret ptr %result
+}}
+"""
+
+
 class _Method(ctypes.Structure):
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -64,7 +76,10 @@ class Engine:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self._modules: list[object] = []
-        self._methods: dict[tuple[str, int], _Method] = {}
+        self._methods: list[_Method] = []
+        self._bound: dict[tuple[str, int], Builtin] = {}
+        self._binds = 0
+        """The address of what makes builtin functions."""
         features: Any = llvm.get_host_cpu_features()
         self.half = bool(features.get("f16c", False))
         """Whether the processor converts float16 by itself."""
@@ -106,14 +121,26 @@ class Engine:
     def builtin(self, name: str, address: int, owner: object) -> Builtin:
         """A builtin function that gets ``owner`` as its first argument, then the array of its
         arguments and their number (METH_FASTCALL)."""
-        method = self._methods.get((name, address))
-        if method is None:
-            method = _Method(name.encode(), address, _FASTCALL, None)
-            self._methods[name, address] = method
+        bind = self._bound.get((name, address))
+        if bind is None:
+            bind = self._binding(name, address)
+        return bind(owner)
+
+    def _binding(self, name: str, address: int) -> Builtin:
+        """What makes a builtin function with an owner: one itself, as there are thousands."""
+        if not self._binds:
+            called = {"@made": python("PyCFunction_NewEx")}
+            self._binds = self.compiled(_BIND, ("bind",), called)["bind"]
         make = ctypes.pythonapi.PyCFunction_NewEx
         make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
         make.restype = ctypes.py_object
-        return make(ctypes.addressof(method), owner, None)
+        method = _Method(name.encode(), address, _FASTCALL, None)
+        binding = _Method(b"bind", self._binds, _FASTCALL, None)
+        self._methods += (method, binding)
+        words = np.array([ctypes.addressof(method)], np.int64)
+        bind: Builtin = make(ctypes.addressof(binding), words, None)
+        self._bound[name, address] = bind
+        return bind
 
 
 @cache

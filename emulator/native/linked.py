@@ -17,6 +17,8 @@ def linked(text: str, addresses: Mapping[str, int]) -> str:
     are: ``NAME`` is an i64, ``@name`` a function. They may not be in operands of ``phi``, nor in
     constants."""
     found: list[str] = [f"@{variable(word)} = global i64 0" for word in addresses]
+    if not addresses:
+        return text
     count = 0
     for before in text.splitlines():
         line = before
