@@ -123,7 +123,7 @@ class Product(Joint):
         member.add(self)
         before = accumulator.joined[number]
         accumulator.joined[number] = self
-        if before is not None:
+        if before is not None and member.waited:
             member.waited.discard(before)
         if old is not None or not accumulator.promises[number]:
             part = Part(accumulator, member)

@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 
 from schedgen.emulator.machine.precedence import ranks
 from schedgen.emulator.ptx.synchronization import OPCODES, synchronizes
-from schedgen.emulator.ptx.tree import Immediate, Instruction, Kernel, Register, touched
+from schedgen.emulator.ptx.tree import Immediate, Instruction, Kernel, Register, Symbol, touched
+
+_WITHOUT = frozenset({Immediate, Symbol})
+"""Operands without registers."""
 
 
 class Analysis:
@@ -52,6 +55,6 @@ class Analysis:
                 kind = type(operand)
                 if kind is Register:  # nearly all are
                     names.append(operand.name)
-                elif kind is not Immediate:
+                elif kind not in _WITHOUT:
                     names += touched(operand)
         return Counter(names)

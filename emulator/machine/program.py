@@ -38,7 +38,8 @@ class Stretch:
 
     ``end`` is the index of the instruction after the last one; ``times`` counts executions.
     ``steps`` has a step for each instruction. ``parts`` do the same, and do several in one where
-    they are ``joined``. ``several`` does what ``control`` does, as in `Control`.
+    they are ``joined``. ``several`` does what ``control`` does, as in `Control`; ``sides`` do what
+    ``parts`` do, if they can.
     """
 
     start: int
@@ -49,11 +50,12 @@ class Stretch:
     times: int = 0
     joined: bool = False
     several: Several | None = None
+    sides: tuple[Several | None, ...] = ()
 
     def again(self) -> Stretch:
         """The same for another launch."""
         about = self.start, self.end, self.steps, self.control, self.parts
-        return Stretch(*about, 0, self.joined, self.several)
+        return Stretch(*about, 0, self.joined, self.several, self.sides)
 
 
 class Decoded:
@@ -162,7 +164,8 @@ class Program:
                 control, several = step.run, step.several
             else:
                 steps.append(step)
-        return Stretch(start, at, tuple(steps), control, tuple(steps), several=several)
+        sides = tuple(map(_side, steps))
+        return Stretch(start, at, tuple(steps), control, tuple(steps), 0, False, several, sides)
 
     def count(self, stretch: Stretch, times: int) -> None:
         """A stretch is executed; what comes again, also by several warps side by side, is worth
@@ -183,7 +186,7 @@ class Program:
                 parts += map(self._joined, split(cast("list[Elementwise]", [*group])))
             else:
                 parts += group
-        stretch.parts = tuple(parts)
+        stretch.parts, stretch.sides = tuple(parts), tuple(map(_side, parts))
 
     def _prepare(self) -> None:
         """Compiles what elementwise instructions of the kernel need as machine code, all at once:
@@ -306,6 +309,13 @@ class Program:
         if isinstance(step, SideBySide | Control) and condition is None:
             several = step.several
         return Control(_meet(instruction, condition, members, run), guarded=True, several=several)
+
+
+def _side(step: Execute) -> Several | None:
+    """What executes a step for several warps, if it can be."""
+    if isinstance(step, Joined):
+        return step.together
+    return step.several if isinstance(step, SideBySide) else None
 
 
 def _noted(run: Callable[[Warp], Condition | None], held: set[int], line: int) -> Run:

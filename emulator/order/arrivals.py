@@ -78,7 +78,8 @@ class Mbarriers:
         warp.touch()
         barrier.uses[warp.number] = warp.clock, line
         message = warp.message()
-        self._initialized(barrier, message, warp, line, asynchronous=False)
+        if (warp.number, False) not in barrier.verified:
+            self._initialized(barrier, message, warp, line, asynchronous=False)
         self._consumed(barrier, message, warp, phase, line)
         warp.tells(key, line)
         if relaxed:
@@ -141,7 +142,9 @@ class Mbarriers:
         barrier = self._barrier(key)
         warp.touch()
         barrier.uses[warp.number] = warp.clock, line
-        self._initialized(barrier, warp.message(), warp, line, asynchronous=False)
+        message = warp.message()
+        if (warp.number, False) not in barrier.verified:
+            self._initialized(barrier, message, warp, line, asynchronous=False)
         if phase < 0:
             return
         far = cluster or not self._written
