@@ -6,6 +6,7 @@ the mode with 32-byte atoms are those of CUTLASS ``include/cute/arch/mma_sm100_d
 Every layout keeps 16-byte chunks whole, so that reading an operand means gathering chunks.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -137,7 +138,8 @@ def touched(
     return result
 
 
-class Matrix(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Matrix:
     """An operand in shared memory: its descriptor, its `chunks` in their order, and their
     addresses as `touched` has them."""
 

@@ -52,9 +52,8 @@ class Analysis:
             if one.guard is not None:
                 names.append(one.guard.register)
             for operand in one.operands:
-                kind = type(operand)
-                if kind is Register:  # nearly all are
+                if type(operand) is Register:  # nearly all are
                     names.append(operand.name)
-                elif kind not in _WITHOUT:
+                elif type(operand) not in _WITHOUT:
                     names += touched(operand)
         return Counter(names)
