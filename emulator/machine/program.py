@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import cast
@@ -12,13 +12,22 @@ from numpy.typing import NDArray
 
 from schedgen.emulator.instructions.table import Environment, Execute, build, load
 from schedgen.emulator.machine.analysis import Analysis
-from schedgen.emulator.machine.conditions import Condition, Meeting
 from schedgen.emulator.machine.elementwise import Elementwise
 from schedgen.emulator.machine.joined import Functions, Joined
 from schedgen.emulator.machine.lanes import Decoder, EmulationError, Read, error
 from schedgen.emulator.machine.steps import Control, Run, Several, SideBySide
 from schedgen.emulator.machine.templates import Templates
-from schedgen.emulator.machine.warp import NONE, ONES, Warp
+from schedgen.emulator.machine.wrapping import (
+    Hear,
+    Watch,
+    collective,
+    guarding,
+    hearing,
+    meet,
+    noting,
+    watching,
+    without_result,
+)
 from schedgen.emulator.native.engine import engine
 from schedgen.emulator.native.runs import prepared, split
 from schedgen.emulator.ptx.synchronization import synchronizes
@@ -96,9 +105,6 @@ class Decoded:
         return self._kernel
 
 
-Hear = Callable[[Warp, Instruction], Callable[[Condition | None], None]]
-"""Called before a warp executes an instruction; what it returns afterwards, with the result."""
-Watch = Callable[[Instruction, Decoder], Callable[[Warp], None] | None]
 _PLACED = frozenset({"bra", "brx"})
 """Opcodes whose steps know places in the body, which differ between mutants."""
 
@@ -248,9 +254,9 @@ class Program:
             return self._guarded(instruction, step)
         step = build(instruction, self.decoder, self.environment)
         if self._hear is not None and synchronizes(instruction):
-            step = _heard(step, self._hear, instruction)
+            step = hearing(step, self._hear, instruction)
         if self._watch is not None and not isinstance(step, Control):
-            step = _watched(step, self._watch(instruction, self.decoder))
+            step = watching(step, self._watch(instruction, self.decoder))
         return self._together(instruction, self._guarded(instruction, step))
 
     def _guarded(self, instruction: Instruction, step: Execute | Control) -> Execute | Control:
@@ -263,8 +269,8 @@ class Program:
             return step
         run = step.run if isinstance(step, Control) else step
         if synchronizes(instruction):
-            run = _noted(run, self._held, instruction.line)
-        run = _guard(self._condition(instruction), run)
+            run = noting(run, self._held, instruction.line)
+        run = guarding(self._condition(instruction), run)
         return Control(run) if isinstance(step, Control) else cast(Execute, run)
 
     def executed(self) -> tuple[dict[int, int], frozenset[int]]:
@@ -298,17 +304,17 @@ class Program:
 
     def _together(self, instruction: Instruction, step: Execute | Control) -> Execute | Control:
         """Lets instructions that lanes execute together wait until those lanes have met."""
-        if not _collective(instruction):
+        if not collective(instruction):
             return step
         condition = self._condition(instruction) if instruction.guard is not None else None
         members = None
         if instruction.opcode in _MEMBERS or "warp" in instruction.modifiers:
             members = self.decoder.read(instruction.operands[-1], "b32", instruction)
-        run = step.run if isinstance(step, Control) else _without_result(step)
+        run = step.run if isinstance(step, Control) else without_result(step)
         several = None
         if isinstance(step, SideBySide | Control) and condition is None:
             several = step.several
-        return Control(_meet(instruction, condition, members, run), guarded=True, several=several)
+        return Control(meet(instruction, condition, members, run), guarded=True, several=several)
 
 
 def _side(step: Execute) -> Several | None:
@@ -316,107 +322,3 @@ def _side(step: Execute) -> Several | None:
     if isinstance(step, Joined):
         return step.together
     return step.several if isinstance(step, SideBySide) else None
-
-
-def _noted(run: Callable[[Warp], Condition | None], held: set[int], line: int) -> Run:
-    """Also notes that a lane executes it."""
-
-    def noted(warp: Warp) -> Condition | None:
-        held.add(line)
-        return run(warp)
-
-    return noted
-
-
-def _heard(step: Execute | Control, hear: Hear, instruction: Instruction) -> Execute | Control:
-    """Also tells who listens."""
-    run = step.run if isinstance(step, Control | Elementwise) else step
-
-    def heard(warp: Warp) -> Condition | None:
-        after = hear(warp, instruction)
-        condition = run(warp)
-        after(condition)
-        return condition
-
-    if isinstance(step, Control):
-        return Control(heard, step.guarded)
-    return cast(Execute, heard)
-
-
-def _watched(step: Execute, look: Callable[[Warp], None] | None) -> Execute:
-    """Also lets who watches look first."""
-    if look is None:
-        return step
-
-    def watched(warp: Warp) -> None:
-        look(warp)
-        step(warp)
-
-    return watched
-
-
-def _collective(instruction: Instruction) -> bool:
-    if instruction.opcode in ("bar", "barrier"):
-        return True
-    return "sync" in instruction.modifiers or "aligned" in instruction.modifiers
-
-
-def _without_result(step: Execute) -> Run:
-    def run(warp: Warp) -> Condition | None:
-        step(warp)
-
-    return run
-
-
-def _guard(condition: Read, run: Callable[[Warp], Condition | None]) -> Run:
-    """Executes only the lanes whose guard holds, and nothing when there are none."""
-
-    def guarded(warp: Warp) -> Condition | None:
-        mask = condition(warp)
-        bits = mask.tobytes()
-        if bits == NONE:
-            return None
-        full, active = warp.full, warp.active
-        if full:
-            if bits == ONES:
-                return run(warp)
-        else:
-            mask = mask & active
-            if mask.tobytes() == NONE:
-                return None
-        warp.active, warp.full = mask, False
-        result = run(warp)
-        warp.active, warp.full = active, full
-        return result
-
-    return guarded
-
-
-def _meet(instruction: Instruction, condition: Read | None, members: Read | None, run: Run) -> Run:
-    """Waits for the lanes that must execute an instruction together; then executes it."""
-    aligned = members is None
-
-    def meet(warp: Warp) -> Condition | None:
-        if warp.full and condition is None:
-            return run(warp)
-        executing = warp.active
-        if condition is not None:
-            executing = condition(warp) & warp.active
-            if not executing.any():
-                return None
-        needed = warp.alive
-        if members is not None:
-            mask = int(members(warp)[int(executing.argmax())])
-            needed = needed & np.array([mask >> lane & 1 for lane in range(32)], np.bool_)
-        if (needed & ~warp.active).any():
-            return Meeting(needed)
-        if (needed & ~executing).any():
-            raise error(
-                instruction,
-                "the guard holds in some lanes only, but "
-                + ("all lanes of the warp" if aligned else "all lanes of the member mask")
-                + " must execute it (rule N4)",
-            )
-        return run(warp)
-
-    return meet

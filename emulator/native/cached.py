@@ -3,7 +3,7 @@
 Files are named by the text, by how much it is optimized, by the versions of LLVM and llvmlite, and
 by the processor with all that it can; they end with a checksum and come into being in one step, so
 that nothing that is read can be out of date, of another processor or half written
-(`schedgen.stored`). What is damaged is made again. Where nothing can be written, or with
+(`schedgen.entries`). What is damaged is made again. Where nothing can be written, or with
 ``SCHEDGEN_NATIVE_CACHE=0`` in the environment, LLVM compiles in every process.
 """
 
@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 from hashlib import sha256
 
-from schedgen.stored import folder, read_entry, write_entry
+from schedgen.entries import folder, read_entry, write_entry
 
 log = logging.getLogger("schedgen.native")
 
