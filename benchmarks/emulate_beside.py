@@ -5,10 +5,11 @@
 CHECKOUT is another checkout of this repository, such as ``git worktree add ../before COMMIT``. The
 launches of `emulate` (attention forward with 512 queries and keys, a product of 512 x 512 matrices)
 are recorded once; then both emulators execute the recordings, race checker on, each time in a new
-process: a first launch, which decodes the kernel, and five later ones. The order within a round is
-random. Seconds are processor time; the figures are the least of all rounds, as what disturbs a
-process only ever makes it slower. One computer, the same minutes, the same PTX: that is what a
-comparison of figures of different days is not.
+process: a first launch, which decodes the kernel, and five later ones. Machine code that is kept on
+disk is there from the second round on. The order within a round is random. Seconds are processor
+time; the figures are the least of all rounds, as what disturbs a process only ever makes it slower.
+One computer, the same minutes, the same PTX: that is what a comparison of figures of different days
+is not.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from schedgen.emulator.launched import (
     parameters_of,
     triggers,
 )
+from schedgen.emulator.machine.heap import settled_heap
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.launch import LIMIT, STALL, Statistics, execute
 from schedgen.emulator.machine.machine import POISON
@@ -95,6 +96,7 @@ class Emulator:
     _running: Footprint | None = None
     """What launches that may still run when the next one begins did to global memory."""
 
+    @settled_heap()
     def run(self, launch: Launch) -> None:
         """Executes a launch.
 

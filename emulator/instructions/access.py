@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
 _exchange = exchange()
+_OWN = frozenset({"shared", "shared::cta"})
+"""Spaces that are the shared memory of the executing CTA."""
+_known: dict[tuple[bytes, int, int], tuple[Spot, Sequence[Offsets]]] = {}
+"""By addresses of several warps in these, their bytes and how many warps there are, in a CTA that
+is alone in its cluster."""
+_KEPT = 4096
 _CONSTANT = frozenset({"param", "param::entry", "const"})
 """Spaces that nobody writes, so that no order matters."""
 
@@ -89,20 +95,11 @@ class Access:
         has happened."""
         if self.strong:
             return None
-        every: list[Offsets] = []
-        memories: set[Flat] = set()
-        resolve = resolver(self.space)
         try:
-            for warp in warps:
-                lanes = read(warp)
-                ((flat, offsets, _), *others) = resolve(warp, lanes, self.where)
-                if others or not isinstance(flat, SharedMemory):
-                    return None
-                every.append(offsets)
-                memories.add(flat)
-            (flat, *others), spot = memories, spot_of_all(every)
-            if others or spot is None or not isinstance(flat, SharedMemory):
+            found = self._one_memory(warps, [read(warp) for warp in warps])
+            if found is None:
                 return None
+            flat, spot, every = found
             flat.check(spot.offsets, self.width * self.count, self.where)
             flat.plain(spot.offsets, self.width * self.count, self.where)
         except EmulationError:
@@ -114,14 +111,44 @@ class Access:
             (flat.cta, size),
             lambda: ([flat.cells(one, size) for one in every], flat.cells(spot.offsets, size)),
         )
-        found = Several(flat, spot, cells, whole)
+        several = Several(flat, spot, cells, whole)
         machine, line = warps[0].machine, self.where.line
         numbers = [warp.number for warp in warps]
         if machine.tracking and not machine.tracker.together(
-            numbers, cells, found.whole, write=write, line=line
+            numbers, cells, whole, write=write, line=line
         ):
             return None
-        return found
+        return several
+
+    def _one_memory(
+        self, warps: Sequence[Warp], lanes: Sequence[Lanes]
+    ) -> tuple[SharedMemory, Spot, Sequence[Offsets]] | None:
+        """The shared memory that addresses of several warps are in, what is known of all offsets,
+        and those of each warp; None: there is no such one. Raises EmulationError."""
+        block = warps[0].block
+        key = None
+        if self.space in _OWN and block.cluster.size == 1:  # addresses say all
+            key = b"".join([one.tobytes() for one in lanes]), lanes[0].itemsize, len(lanes)
+            known = _known.get(key)
+            if known is not None:
+                return block.shared, *known
+        resolve = resolver(self.space)
+        every: list[Offsets] = []
+        memories: set[Flat] = set()
+        for warp, mine in zip(warps, lanes, strict=True):
+            ((flat, offsets, _), *others) = resolve(warp, mine, self.where)
+            if others:
+                return None
+            every.append(offsets)
+            memories.add(flat)
+        (flat, *others), spot = memories, spot_of_all(every)
+        if others or spot is None or not isinstance(flat, SharedMemory):
+            return None
+        if key is not None:
+            if len(_known) >= _KEPT:
+                _known.clear()
+            _known[key] = spot, every
+        return flat, spot, every
 
     def load_several(self, warps: Sequence[Warp], read: Read) -> Lanes | None:
         """(warps, count, 32) elements; None: nothing was done."""

@@ -115,7 +115,7 @@ class _Atomic:
 
     def _rows(self, warp: Warp, reads: list[Read]) -> Lanes:
         """(count, executing lanes) elements; a packed register holds two."""
-        rows = executing_rows(warp, rows_of(warp, reads))
+        rows = executing_rows(warp, rows_of([read(warp) for read in reads]))
         if len(rows) == self.access.count:
             return rows
         low, high = rows.astype(np.uint16), (rows >> np.uint32(16)).astype(np.uint16)

@@ -36,6 +36,7 @@ from schedgen.emulator.machine.lanes import (
     Read,
     error,
     gathered,
+    taking,
 )
 from schedgen.emulator.machine.steps import SideBySide
 from schedgen.emulator.ptx.tree import Instruction, Operand
@@ -221,14 +222,15 @@ def _ldmatrix(instruction: Instruction, decoder: Decoder, _environment: Environm
 def _stmatrix(instruction: Instruction, decoder: Decoder, _environment: Environment) -> Execute:
     vector = instruction.operands[1]
     access, layout = _form(instruction, vector)
-    reads = [decoder.read(item, "b32", instruction) for item in items(vector)]
+    count = len(items(vector))
+    reads = taking([decoder.read(item, "b32", instruction) for item in items(vector)])
     addresses = address(instruction.operands[0], decoder, instruction)
     first: Read = lambda warp: addresses(warp)[: layout.rows]  # noqa: E731
     kind = UNSIGNED[layout.together]
 
     def run(warp: Warp) -> None:
         rows = _rows(warp, addresses(warp), layout, instruction)
-        registers = np.ascontiguousarray(rows_of(warp, reads))
+        registers = np.ascontiguousarray(rows_of(reads(warp)))
         known = access.single(warp, rows)
         if known is not None and known[1].different:
             flat, spot = known
@@ -244,13 +246,13 @@ def _stmatrix(instruction: Instruction, decoder: Decoder, _environment: Environm
 
     def several(warps: Sequence[Warp]) -> bool:
         try:
-            registers = gathered([rows_of(warp, reads) for warp in warps])
+            registers = gathered([rows_of(reads(warp)) for warp in warps])
         except EmulationError:
             return False  # it will be met again, in the warp whose fault it is
         found = access.several(warps, first, write=True)
         if found is None:
             return False
-        values = registers.reshape(len(warps), len(reads), -1, 1).view(kind)
+        values = registers.reshape(len(warps), count, -1, 1).view(kind)
         access.put_several(warps, found, layout.together, layout.elements_of(found), values)
         return True
 

@@ -17,9 +17,9 @@ from schedgen.emulator.machine.lanes import (
     Decoder,
     EmulationError,
     Lanes,
-    Read,
     error,
     gathered,
+    taking,
 )
 from schedgen.emulator.machine.steps import SideBySide
 from schedgen.emulator.ptx.tree import Address, Instruction, Operand, Symbol
@@ -121,15 +121,15 @@ def _st(instruction: Instruction, decoder: Decoder, environment: Environment) ->
     sources = items(instruction.operands[1])
     if len(sources) != elements:
         raise error(instruction, f"{len(sources)} sources for {elements} elements")
-    reads = [decoder.read(source, type_, instruction) for source in sources]
+    reads = taking([decoder.read(source, type_, instruction) for source in sources])
     rows = _wide_rows if type_ == "b128" else _rows
 
     def run(warp: Warp) -> None:
-        access.store(warp, addresses(warp), rows(warp, reads))
+        access.store(warp, addresses(warp), rows(reads(warp)))
 
     def several(warps: Sequence[Warp]) -> bool:
         try:
-            values = [rows(warp, reads) for warp in warps]
+            values = [rows(reads(warp)) for warp in warps]
         except EmulationError:
             return False  # it will be met again, in the warp whose fault it is
         return access.store_several(warps, addresses, values)
@@ -137,9 +137,8 @@ def _st(instruction: Instruction, decoder: Decoder, environment: Environment) ->
     return SideBySide(run, several)
 
 
-def rows_of(warp: Warp, reads: list[Read]) -> Lanes:
+def rows_of(lanes: Sequence[Lanes]) -> Lanes:
     """(count, 32) unsigned elements of several sources."""
-    lanes = [read(warp) for read in reads]
     stacked = gathered(lanes).reshape(len(lanes), -1)
     kind = stacked.dtype
     return stacked if kind.kind == "u" else stacked.view(f"u{kind.itemsize}")
@@ -148,5 +147,5 @@ def rows_of(warp: Warp, reads: list[Read]) -> Lanes:
 _rows = rows_of
 
 
-def _wide_rows(warp: Warp, reads: list[Read]) -> Lanes:
-    return np.concatenate([read(warp).T for read in reads])
+def _wide_rows(lanes: Sequence[Lanes]) -> Lanes:
+    return np.concatenate([one.T for one in lanes])

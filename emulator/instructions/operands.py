@@ -14,6 +14,7 @@ from schedgen.emulator.machine.lanes import (
     Lanes,
     Read,
     error,
+    slot_of,
     stored,
 )
 from schedgen.emulator.native.registers import value_of
@@ -99,8 +100,12 @@ def uniform(warp: Warp, lanes: Lanes, what: str, where: Instruction, rule: str =
 
 def common(warps: Sequence[Warp], read: Read) -> int | None:
     """The value that all lanes of some warps have; None where they differ, or are not known yet."""
+    slot = slot_of(read)
     try:
-        every = [read(warp) for warp in warps]
+        if slot >= 0:
+            every = [warp.registers[slot] for warp in warps]
+        else:
+            every = [read(warp) for warp in warps]
     except EmulationError:
         return None  # it will be met again, in the warp whose fault it is
     value = _alike(*every)

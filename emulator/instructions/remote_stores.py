@@ -106,7 +106,7 @@ def _issuing(where: Instruction, decoder: Decoder, reduction: tuple[str, str] | 
         cluster = warp.block.cluster
         data = executing(warp, addresses(warp)).tolist()
         signal = executing(warp, barriers(warp)).tolist()
-        values = executing_rows(warp, rows_of(warp, reads))
+        values = executing_rows(warp, rows_of([read(warp) for read in reads]))
         for pair in dict.fromkeys((a >> 24, b) for a, b in zip(data, signal, strict=True)):
             target, offset = cluster.locate(pair[1] & 0xFFFFFFFF, where)
             if target.rank != pair[0] & 0xFF:

@@ -7,7 +7,6 @@ its registers, both at the latest in tcgen05.wait.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -30,42 +29,57 @@ from schedgen.emulator.ptx.tree import Immediate, Instruction, Operand, Register
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_TENSOR = Space.TENSOR
+_TMEM_LOAD, _TMEM_STORE = Queue.TMEM_LOAD, Queue.TMEM_STORE
+_OF_THE_WARP = LaneInAddress.OF_THE_WARP
+
 _NUMBERS = tuple(f"x{1 << power}" for power in range(8))
 _LOW = np.uint32(0xFFFF)
 
 
-@dataclass(frozen=True, slots=True)
 class _Access:
-    """Shape of a load or store, as its modifiers say it."""
+    """Shape of a load or store, as its modifiers say it.
 
-    shape: str
-    number: int
-    packed: bool
-    half: int
+    Attributes:
+        columns: from ``taddr`` on, those of the second half included.
+        lanes: that it touches.
+        plain: whether registers are columns of the 32 lanes.
+    """
 
-    @property
-    def registers(self) -> int:
-        return SHAPES[self.shape].registers * self.number
+    __slots__ = (
+        "_tracked", "columns", "half", "lanes", "number", "packed", "plain", "registers", "shape",
+    )  # fmt: skip
 
-    @property
-    def columns(self) -> int:
-        """Columns from ``taddr`` on, those of the second half included."""
-        return moved_lanes(self.shape, self.number, packed=self.packed)[1] + self.half
-
-    @property
-    def plain(self) -> bool:
-        """Whether registers are columns of the 32 lanes."""
-        return self.shape == "32x32b" and not self.packed
+    def __init__(self, shape: str, number: int, packed: bool, half: int) -> None:
+        self.shape = shape
+        self.number = number
+        self.packed = packed
+        self.half = half
+        self.registers = SHAPES[shape].registers * number
+        self.lanes = SHAPES[shape].lanes
+        self.plain = shape == "32x32b" and not packed
+        self.columns = moved_lanes(shape, number, packed=packed)[1] + half
+        self._tracked: dict[int, tuple[NDArray[np.int64], int]] = {}
 
     def cells(self) -> NDArray[np.int64]:
         return moved(self.shape, self.number, packed=self.packed, half=self.half)
 
+    def tracked(self, start: int) -> tuple[NDArray[np.int64], int]:
+        """The cells from one of them on, as the race checker has them."""
+        found = self._tracked.get(start)
+        if found is None:
+            found = _tracked(self.shape, self.number, self.packed, self.half, start)
+            self._tracked[start] = found
+        return found
+
 
 @lru_cache(maxsize=4096)
-def _tracked(access: _Access, start: int) -> tuple[NDArray[np.int64], int]:
-    """The cells of an access from one of them on, as the race checker has them: the same array for
-    the same ones."""
-    lanes, width = moved_lanes(access.shape, access.number, packed=access.packed, half=access.half)
+def _tracked(
+    shape: str, number: int, packed: bool, half: int, start: int
+) -> tuple[NDArray[np.int64], int]:
+    """The same array for the same cells."""
+    lanes, width = moved_lanes(shape, number, packed=packed, half=half)
     index = lanes + start
     index.flags.writeable = False
     return index, width
@@ -79,10 +93,10 @@ class _Place:
     def __init__(self, warp: Warp, access: _Access, taddr: int, where: Instruction) -> None:
         lane, column = taddr >> 16, taddr & 0xFFFF
         first = LANES * (warp.rank % 4)
-        if lane < LANES and warp.machine.switches.lane_in_address is LaneInAddress.OF_THE_WARP:
+        if lane < LANES and warp.machine.switches.lane_in_address is _OF_THE_WARP:
             lane += first
-        allowed = (first,) if SHAPES[access.shape].lanes == LANES else (first, first + 16)
-        if lane not in allowed:
+        if lane != first and (lane != first + 16 or access.lanes == LANES):
+            allowed = (first,) if access.lanes == LANES else (first, first + 16)
             raise error(
                 where,
                 f"tensor-memory address {taddr:#010x} begins in lane {taddr >> 16}; {warp.title} "
@@ -96,13 +110,13 @@ class _Place:
         self._column = column
         self._claim = Claim(warp.block, column, access.columns, f".{access.shape}", where)
         start = lane * COLUMNS + column
-        self.tracked = _tracked(access, start) if warp.machine.tracking else None
+        self.tracked = access.tracked(start) if warp.machine.tracking else None
 
     def report(self, handle: int, *, write: bool) -> None:
         """Tells the race checker."""
         if self.tracked is not None:
             index, width = self.tracked
-            cells = Cells(Space.TENSOR, self.warp.block.number, index, width)
+            cells = Cells(_TENSOR, self.warp.block.number, index, width)
             self.warp.machine.tracker.access(handle, cells, write=write)
 
     def load(self) -> Lanes:
@@ -140,7 +154,7 @@ class _Load(WarpOperation):
     __slots__ = ("_left", "_place", "_words")
 
     def __init__(self, place: _Place, where: Instruction, slots: list[int]) -> None:
-        super().__init__(place.warp, "tcgen05.ld", where.line, Queue.TMEM_LOAD)
+        super().__init__(place.warp, "tcgen05.ld", where.line, _TMEM_LOAD)
         self._place = place
         self._words: Lanes | None = None
         self._left = {index for index, slot in enumerate(slots) if slot >= 0}
@@ -169,7 +183,7 @@ class _Store(WarpOperation):
     __slots__ = ("_place", "_words")
 
     def __init__(self, place: _Place, where: Instruction, words: Lanes) -> None:
-        super().__init__(place.warp, "tcgen05.st", where.line, Queue.TMEM_STORE)
+        super().__init__(place.warp, "tcgen05.st", where.line, _TMEM_STORE)
         self._place = place
         self._words = words
 

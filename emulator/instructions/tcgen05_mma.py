@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from schedgen.emulator.instructions.forms import Form
 from schedgen.emulator.instructions.in_flight import flight
@@ -13,11 +13,16 @@ from schedgen.emulator.instructions.table import Environment, Execute, builds
 from schedgen.emulator.instructions.tcgen05_operands import Claim, blocks_of, group_of
 from schedgen.emulator.instructions.tcgen05_product import Operands, Product
 from schedgen.emulator.instructions.tma_operands import lanes_of
-from schedgen.emulator.layouts.descriptors import MatrixDescriptor, chunks, decode_tcgen05, touched
+from schedgen.emulator.layouts.descriptors import (
+    Matrix,
+    MatrixDescriptor,
+    decode_tcgen05,
+    matrix_of,
+)
 from schedgen.emulator.layouts.errors import LayoutError
 from schedgen.emulator.layouts.product_descriptor import KINDS, ProductDescriptor, decode_product
 from schedgen.emulator.layouts.swizzle import Swizzle
-from schedgen.emulator.layouts.tensor_memory import DataPath, check_window, data_path
+from schedgen.emulator.layouts.tensor_memory import DataPath, check_window, data_path, window_lanes
 from schedgen.emulator.machine.block import Block
 from schedgen.emulator.machine.lanes import Decoder, Read, error
 from schedgen.emulator.machine.switches import ProductSteps
@@ -42,6 +47,8 @@ _SCALES = {
 _SUB_COLUMN = 3 << 30
 """Bits of a scale factor's address in which CUTLASS keeps its byte within the column, to copy them
 to the instruction descriptor (``include/cute/arch/mma_sm100_desc.hpp``); no lane needs them."""
+_KEPT = 4096
+"""Operands that are remembered."""
 _COLLECTORS = ("fill", "use", "lastuse", "discard")
 _BUFFERS = ("a", "b0", "b1", "b2", "b3")
 
@@ -134,6 +141,17 @@ def _mma(instruction: Instruction, decoder: Decoder, environment: Environment) -
 
 
 def _step(where: Instruction, form: _Form, reads: _Reads) -> Execute:
+    known: dict[tuple[object, ...], Operands] = {}
+
+    def decoded(given: tuple[Any, ...]) -> Operands:
+        """What is decoded of numbers, which take less time to find than with the form."""
+        found = known.get(given)
+        if found is None:
+            if len(known) >= _KEPT:
+                known.clear()
+            found = known[given] = _operands(form, *given)
+        return found
+
     def run(warp: Warp) -> None:
         blocks = blocks_of(warp, form.group, where)
         d, a, b, descriptor = reads.d(warp), reads.a(warp), reads.b(warp), reads.descriptor(warp)
@@ -141,16 +159,17 @@ def _step(where: Instruction, form: _Form, reads: _Reads) -> Execute:
         mask, keep = [read(warp) for read in reads.mask], reads.keep(warp)
         for lane in lanes_of(warp):
             try:
-                operands = _operands(
-                    warp.block.shared.size,
-                    form,
-                    int(descriptor[lane]),
-                    int(a[lane]),
-                    int(b[lane]),
-                    int(d[lane]),
-                    tuple([int(one[lane]) for one in scales]),
-                    bool(keep[lane]),
-                    tuple(int(one[lane]) for one in mask),
+                operands = decoded(
+                    (
+                        warp.block.shared.size,
+                        descriptor.item(lane),
+                        a.item(lane),
+                        b.item(lane),
+                        d.item(lane),
+                        tuple([one.item(lane) for one in scales]),
+                        bool(keep.item(lane)),
+                        tuple([one.item(lane) for one in mask]),
+                    )
                 )
                 claims = _claims(operands, blocks, where)
             except LayoutError as problem:
@@ -162,10 +181,10 @@ def _step(where: Instruction, form: _Form, reads: _Reads) -> Execute:
     return run
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_KEPT)
 def _operands(
-    size: int,
     form: _Form,
+    size: int,
     descriptor: int,
     a: int,
     b: int,
@@ -192,19 +211,22 @@ def _operands(
     if form.a_in_tensor:
         _check_tensor_a(product, path)
     else:
-        matrix_a = decode_tcgen05(a)
-        _check_matrix(size, product, matrix_a, rows, product.transpose_a)
-    matrix_b = decode_tcgen05(b)
-    _check_matrix(size, product, matrix_b, product.n // form.group, product.transpose_b)
+        matrix_a = _matrix(size, product, decode_tcgen05(a), rows, product.transpose_a)
+    rows_b = product.n // form.group
+    matrix_b = _matrix(size, product, decode_tcgen05(b), rows_b, product.transpose_b)
     if form.a_in_tensor and path.name == "F" and a >> 16 != d >> 16:
         raise LayoutError(f"A begins in lane {a >> 16}, D in lane {d >> 16}; they must agree")
+    at_d = check_window(path, d, path.width(product.n), "D")
+    at_a = _window_a(product, path, a) if form.a_in_tensor else (0, 0)
     return Operands(
         product=product,
         path=path,
         group=form.group,
-        d=check_window(path, d, path.width(product.n), "D"),
+        d=at_d,
+        d_lanes=window_lanes(path, *at_d),
         a=matrix_a,
-        a_window=_window_a(product, path, a) if form.a_in_tensor else (0, 0),
+        a_window=at_a,
+        a_lanes=window_lanes(path, *at_a),
         b=matrix_b,
         keep=keep,
         scale_d=form.scale_d,
@@ -226,9 +248,10 @@ def _window_a(product: ProductDescriptor, path: DataPath, address: int) -> tuple
     return check_window(path, address, product.k * product.bits // 32, "A")
 
 
-def _check_matrix(
+def _matrix(
     size: int, product: ProductDescriptor, matrix: MatrixDescriptor, rows: int, transposed: bool
-) -> None:
+) -> Matrix:
+    """An operand in shared memory, which has so many bytes."""
     wide = matrix.swizzle is Swizzle.B128_ATOM32
     if transposed and product.bits == 4:
         raise LayoutError(f"kind::{product.kind} has no transposed operands")
@@ -237,13 +260,14 @@ def _check_matrix(
             "transposed operands of 32 bits, and only they, need the 128-byte swizzle with 32-byte "
             f"atoms; this one has {matrix.swizzle.name} (Table 54)"
         )
-    last = int(touched(matrix, rows, product.k, product.bits, k_major=not transposed)[-1])
-    chunks(matrix, rows, product.k, product.bits, k_major=not transposed)
+    found = matrix_of(matrix, rows, product.k, product.bits, k_major=not transposed)
+    last = found.index.item(-1)
     if last + 16 > size:
         raise LayoutError(
             f"the matrix at shared-memory address {matrix.start:#x} ends at {last + 16:#x}, beyond "
             f"the {size:#x} bytes of the CTA"
         )
+    return found
 
 
 def _claims(operands: Operands, blocks: list[Block], where: Instruction) -> list[Claim]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
 _LANES = np.arange(128, dtype=np.int64) * COLUMNS
+_FREE = np.int16(-1).tobytes()
 FIRST = 100
 """The first architecture with tensor memory."""
 
@@ -75,7 +76,8 @@ class Claim:
         self._columns = columns
         self._what = what
         self._owner = owners.tobytes()
-        if int(owners.min()) < 0:
+        # A free column is -1, whose bytes are found much faster than the least number.
+        if _FREE in self._owner and int(owners.min()) < 0:
             block.cluster.machine.broken(
                 where,
                 "C12",

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from schedgen.emulator.instructions.tcgen05_operands import Claim
 from schedgen.emulator.instructions.tma_operands import chunks_of
-from schedgen.emulator.layouts.descriptors import MatrixDescriptor, touched
+from schedgen.emulator.layouts.descriptors import Matrix
 from schedgen.emulator.layouts.product_descriptor import ProductDescriptor
 from schedgen.emulator.layouts.products import (
     accumulate,
     block_scaled,
     held,
     multiply,
-    operand,
+    operand_at,
     values,
 )
 from schedgen.emulator.layouts.tensor_memory import (
@@ -27,7 +27,6 @@ from schedgen.emulator.layouts.tensor_memory import (
     scale_cells,
     to_window,
     window,
-    window_lanes,
 )
 from schedgen.emulator.machine.block import Block
 from schedgen.emulator.machine.steps import WarpOperation
@@ -36,6 +35,10 @@ from schedgen.emulator.ptx.tree import Instruction
 
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
+
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_SHARED, _TENSOR = Space.SHARED, Space.TENSOR
+_MMA = Queue.MMA
 
 _UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32}
 Floats = NDArray[np.float32]
@@ -50,9 +53,10 @@ class Operands:
         path: where D lies in tensor memory.
         group: CTAs that take part: 1 or 2.
         d: lane and column of D.
-        a: descriptor of A, None where it lies in tensor memory,
-        a_window: at this lane and column.
-        b: descriptor of B.
+        d_lanes: the first cells of its lanes.
+        a: A, None where it lies in tensor memory,
+        a_window: at this lane and column; ``a_lanes`` are the first cells of its lanes.
+        b: B; of each CTA its part.
         keep: whether D is added to.
         scale_d: power of two by which the old D is divided.
         mask: words of the lanes that are not written, 4 per CTA; empty if all are.
@@ -64,9 +68,11 @@ class Operands:
     path: DataPath
     group: int
     d: tuple[int, int]
-    a: MatrixDescriptor | None
+    d_lanes: NDArray[np.int64]
+    a: Matrix | None
     a_window: tuple[int, int]
-    b: MatrixDescriptor
+    a_lanes: NDArray[np.int64]
+    b: Matrix
     keep: bool
     scale_d: int
     mask: tuple[int, ...]
@@ -96,14 +102,18 @@ class Product(WarpOperation):
         if machine.tracking:
             shape = operands.product.kind, operands.product.m, operands.product.n
             chain = (*operands.d, *shape)
-            self.handle = machine.tracker.issue(warp.number, Queue.MMA, where.line, chain=chain)
+            self.handle = machine.tracker.issue(warp.number, _MMA, where.line, chain=chain)
 
     def execute(self) -> None:
         for claim in self._claims:
             claim.check(self._where)
         operands = self._operands
         product = operands.product
-        b = np.concatenate([self._matrix_b(block) for block in self._blocks])
+        every = [
+            self._matrix(block, operands.b, product.b, product.transpose_b)
+            for block in self._blocks
+        ]
+        b = every[0] if len(every) == 1 else np.concatenate(every)
         for number, block in enumerate(self._blocks):
             scaled_b = b
             if operands.factors:
@@ -117,7 +127,7 @@ class Product(WarpOperation):
         operands, product = self._operands, self._operands.product
         rows = product.m // operands.group
         if operands.a is not None:
-            a = self._matrix(block, operands.a, rows, product.a, product.transpose_a)
+            a = self._matrix(block, operands.a, product.a, product.transpose_a)
             return multiply(self._scaled_a(block, a), b)
         halves = operands.path.blocks if operands.path.by_columns else 1
         found = self._tensor_a(block).reshape(halves, rows, -1)
@@ -128,23 +138,14 @@ class Product(WarpOperation):
         ]
         return np.concatenate(parts, axis=1)
 
-    def _matrix_b(self, block: Block) -> Floats:
-        operands, product = self._operands, self._operands.product
-        rows = product.n // operands.group
-        return self._matrix(block, operands.b, rows, product.b, product.transpose_b)
-
-    def _matrix(
-        self, block: Block, matrix: MatrixDescriptor, rows: int, format_: str, transposed: bool
-    ) -> Floats:
-        """An operand in shared memory: (rows, k)."""
-        product, machine = self._operands.product, self.warp.machine
-        k_major = not transposed
+    def _matrix(self, block: Block, matrix: Matrix, format_: str, transposed: bool) -> Floats:
+        """An operand in shared memory, which has been checked to lie there: (rows, k)."""
+        bits, machine = self._operands.product.bits, self.warp.machine
         if machine.tracking:
-            index = touched(matrix, rows, product.k, product.bits, k_major=k_major)
-            cells = Cells(Space.SHARED, block.number, index, 16)
+            cells = Cells(_SHARED, block.number, matrix.index, 16)
             machine.tracker.access(self.handle, cells, write=False)
-        return operand(
-            chunks_of(block), matrix, rows, product.k, format_, bits=product.bits, k_major=k_major
+        return operand_at(
+            chunks_of(block), matrix.places, format_, bits=bits, k_major=not transposed
         )
 
     def _tensor_a(self, block: Block) -> Floats:
@@ -153,7 +154,7 @@ class Product(WarpOperation):
         lane, column = operands.a_window
         width = product.k * product.bits // 32
         found = window(block.tensor.cells, operands.path, lane, column, width)
-        self._report(block, lane, column, width, write=False)
+        self._report(block, operands.a_lanes, width, write=False)
         words = np.ascontiguousarray(found).reshape(-1, width)
         if product.bits == 4:
             bytes_ = words.view(np.uint8)
@@ -180,7 +181,7 @@ class Product(WarpOperation):
         machine = self.warp.machine
         if machine.tracking:
             index = np.unique(cells)
-            found = Cells(Space.TENSOR, block.number, index)
+            found = Cells(_TENSOR, block.number, index)
             machine.tracker.access(self.handle, found, write=False)
         return block_scaled(matrix, codes, product.scale)
 
@@ -194,7 +195,7 @@ class Product(WarpOperation):
         old = None
         if operands.keep:
             old = from_window(path, target)
-            self._report(block, lane, column, width, write=False)
+            self._report(block, operands.d_lanes, width, write=False)
         words = accumulate(
             result, old, product.d, scale=operands.scale_d, saturate=product.saturate
         )
@@ -205,26 +206,24 @@ class Product(WarpOperation):
             off = bits.reshape(path.blocks, path.step)[:, lane : lane + path.lanes, None]
             new = np.where(off != 0, target, new)
         target[...] = new
-        self._report(block, lane, column, width, write=True, mask=mask)
+        self._report(block, operands.d_lanes, width, write=True, mask=mask)
 
     def _report(
         self,
         block: Block,
-        lane: int,
-        column: int,
+        index: NDArray[np.int64],
         width: int,
         *,
         write: bool,
         mask: tuple[int, ...] = (),
     ) -> None:
-        """Tells the race checker of a window of tensor memory."""
+        """Tells the race checker of a window of tensor memory: the first cells of its lanes."""
         machine = self.warp.machine
         if not machine.tracking:
             return
-        index = window_lanes(self._operands.path, lane, column)
         if any(mask):
             lanes = index // COLUMNS
             off = np.array(mask, np.int64)[lanes // 32] >> (lanes % 32) & 1
             index = index[off == 0]
-        cells = Cells(Space.TENSOR, block.number, index, width)
+        cells = Cells(_TENSOR, block.number, index, width)
         machine.tracker.access(self.handle, cells, write=write)

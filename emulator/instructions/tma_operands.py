@@ -25,6 +25,9 @@ from schedgen.emulator.ptx.tree import Instruction
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_SHARED, _GLOBAL = Space.SHARED, Space.GLOBAL
+
 _OFFSET = (1 << RANK_SHIFT) - 1
 
 
@@ -98,7 +101,7 @@ def chunks_of(block: Block) -> NDArray[np.void]:
 
 def shared_cells(block: Block, offset: int, size: int) -> Cells:
     """``size`` adjacent bytes, for the race checker."""
-    return Cells(Space.SHARED, block.number, slice(offset, offset + size))
+    return Cells(_SHARED, block.number, slice(offset, offset + size))
 
 
 def global_part(warp: Warp, part: Part, where: Instruction) -> tuple[NDArray[np.uint8], Cells]:
@@ -111,7 +114,7 @@ def global_part(warp: Warp, part: Part, where: Instruction) -> tuple[NDArray[np.
     view: NDArray[np.uint8] = np.ndarray(
         part.shape, np.uint8, region.bytes, part.address - region.origin, part.strides
     )
-    return view, Cells(Space.GLOBAL, -1, part.rows(), part.shape[-1])
+    return view, Cells(_GLOBAL, -1, part.rows(), part.shape[-1])
 
 
 def global_range(warp: Warp, address: int, size: int, where: Instruction) -> Flat:

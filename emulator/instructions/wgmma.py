@@ -8,6 +8,7 @@ which is an error before a wait has covered the product (W5).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from schedgen.emulator.instructions.forms import Form
@@ -33,6 +34,9 @@ from schedgen.emulator.ptx.tree import (
 if TYPE_CHECKING:
     from schedgen.emulator.machine.warp import Warp
 
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_WGMMA = Queue.WGMMA
+
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)")
 _BITS = {
     "f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1,
@@ -55,18 +59,34 @@ def _member(warp: Warp, where: Instruction) -> Member:
     return warpgroup(warp, where).members[warp.rank % WARPS]
 
 
+def _members(warps: Sequence[Warp], where: Instruction) -> list[Member]:
+    """Those of warps of one warpgroup."""
+    members = warpgroup(warps[0], where).members
+    return [members[warp.rank % WARPS] for warp in warps]
+
+
 @builds("wgmma.fence")
 def _fence(instruction: Instruction, decoder: Decoder, environment: Environment) -> Execute:
     _check(instruction, environment, ("fence", "sync", "aligned"))
     note = snapshot(_of_products(environment.kernel, decoder))
 
-    def run(warp: Warp) -> None:
-        member = _member(warp, instruction)
+    def fence(member: Member) -> None:
+        registers = member.warp.registers
         if member.fenced is None:
-            member.fenced = [None] * len(warp.registers)
-        note(warp.registers, member.fenced)
+            member.fenced = [None] * len(registers)
+        note(registers, member.fenced)
 
-    return run
+    def run(warp: Warp) -> None:
+        fence(_member(warp, instruction))
+
+    def several(warps: Sequence[Warp]) -> bool:
+        if len(warps) != WARPS:
+            return False
+        for member in _members(warps, instruction):
+            fence(member)
+        return True
+
+    return SideBySide(run, several)
 
 
 _known: dict[tuple[int, int], tuple[Kernel, tuple[int, ...]]] = {}
@@ -102,9 +122,19 @@ def _commit(instruction: Instruction, _decoder: Decoder, environment: Environmen
     def run(warp: Warp) -> None:
         _member(warp, instruction).commit()
         if warp.machine.tracking:
-            warp.machine.tracker.group_commit(warp.number, Queue.WGMMA)
+            warp.machine.tracker.group_commit(warp.number, _WGMMA)
 
-    return run
+    def several(warps: Sequence[Warp]) -> bool:
+        if len(warps) != WARPS:
+            return False
+        machine = warps[0].machine
+        for member in _members(warps, instruction):
+            member.commit()
+            if machine.tracking:
+                machine.tracker.group_commit(member.warp.number, _WGMMA)
+        return True
+
+    return SideBySide(run, several)
 
 
 @builds("wgmma.wait_group")
@@ -119,10 +149,21 @@ def _wait(instruction: Instruction, _decoder: Decoder, environment: Environment)
     def run(warp: Warp) -> Condition | None:
         condition = _member(warp, instruction).wait(left, instruction)
         if condition is None and warp.machine.tracking:
-            warp.machine.tracker.group_wait(warp.number, Queue.WGMMA, left)
+            warp.machine.tracker.group_wait(warp.number, _WGMMA, left)
         return condition
 
-    return Control(run)
+    def several(warps: Sequence[Warp]) -> bool:
+        if len(warps) != WARPS:
+            return False
+        for member in _members(warps, instruction):
+            if not member.over(left):
+                return False
+        for warp in warps:
+            run(warp)
+            warp.resumed = None
+        return True
+
+    return Control(run, several=several)
 
 
 @builds("wgmma.mma_async")

@@ -149,20 +149,31 @@ class Member(Resource):
         Raises:
             EmulationError: registers of A were overwritten meanwhile (W5).
         """
-        covered = self._committed[: len(self._committed) - left]
-        products = [product for group in covered for product in group]
-        if not all(product.done for product in products):
-            return Condition(
-                self,
-                lambda: all(product.done for product in products),
-                lambda: self._explain(left, products),
-            )
-        del self._committed[: len(covered)]
+        products = self._covered(left)
+        if not _done(products):
+            return Condition(self, lambda: _done(products), lambda: self._explain(left, products))
+        del self._committed[: len(self._committed) - left]
         for product in products:
-            self._check_operands(product, where)
+            if product.a_registers[self.number]:
+                self._check_operands(product, where)
             if product.accumulator.joined[self.number] is product:
                 self.waited.add(product)
         return None
+
+    def over(self, left: int) -> bool:
+        """Whether a wait for at most ``left`` unfinished groups neither blocks nor fails."""
+        registers, products = self.warp.registers, self._covered(left)
+        if not _done(products):
+            return False
+        for product in products:
+            for slot, lanes in product.a_registers[self.number]:
+                if registers[slot] is not lanes:
+                    return False
+        return True
+
+    def _covered(self, left: int) -> list[Joint]:
+        covered = self._committed[: len(self._committed) - left]
+        return [product for group in covered for product in group]
 
     def too_early(self, product: Joint, slot: int) -> EmulationError:
         """The error about a register of D that is touched before a wait."""
@@ -190,17 +201,29 @@ class Member(Resource):
         return f"at most {left} unfinished wgmma groups; unfinished: {'; '.join(unfinished[:3])}"
 
 
+def _done(products: Sequence[Joint]) -> bool:
+    for product in products:  # noqa: SIM110 - this is called very often
+        if not product.done:
+            return False
+    return True
+
+
 class Warpgroup(Generic[AnyJoint]):
     """Four warps that execute wgmma together."""
 
     def __init__(self, warps: list[Warp]) -> None:
         self.members = [Member(warp, number) for number, warp in enumerate(warps)]
         self._accumulators: dict[tuple[int, ...], Accumulator] = defaultdict(Accumulator)
+        self._known: dict[int, tuple[tuple[int, ...], Accumulator]] = {}
+        """By the identities of registers: looking these up takes longer."""
         self._open: dict[int, AnyJoint] = {}
 
     def accumulator(self, slots: tuple[int, ...]) -> Accumulator:
         """The accumulator in these registers."""
-        return self._accumulators[slots]
+        known = self._known.get(id(slots))
+        if known is None:
+            known = self._known[id(slots)] = slots, self._accumulators[slots]
+        return known[1]
 
     def next(self, member: Member, where: Instruction, make: Callable[[int], AnyJoint]) -> AnyJoint:
         """The product that a warp joins by its next wgmma.mma_async.
@@ -223,6 +246,13 @@ class Warpgroup(Generic[AnyJoint]):
                 "instructions (rule W1)",
             )
         return product
+
+    def all_next(self, members: Sequence[Member], product: AnyJoint) -> None:
+        """All four warps join a product side by side, as `next` lets one after the other; their
+        numbers are the same, and none has joined the product yet."""
+        for member in members:
+            member.issued += 1
+        self._open[members[0].issued - 1] = product
 
     def complete(self, number: int) -> None:
         """All four warps have joined a product."""

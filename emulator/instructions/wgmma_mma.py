@@ -91,26 +91,30 @@ class Mma:
         group = warpgroup(warps[0], self.where)
         members = [group.members[warp.rank % WARPS] for warp in warps]
         given = self._given(warps)
-        numbers = {member.issued for member in members}
-        if given is None or len(numbers) > 1:
+        if given is None:
             return False
+        number = members[0].issued
+        for member in members:
+            if member.issued != number:
+                return False
         accumulator = group.accumulator(self.d)
         olds = [
             () if self._preceding(one, accumulator) else _fenced(one, self.d, self._kept_d)
             for one in members
         ]
         operands = [_fenced(one, self.a, self._kept_a) if self.a else () for one in members]
-        if any(one is None for one in (*olds, *operands)):
+        if None in olds or None in operands:
             return False
-        product = Product(group, numbers.pop(), self.where, self.shape)
+        product = Product(group, number, self.where, self.shape)
         try:
             product.give(given)
         except LayoutError:
             return False  # it will be met again, in the warp that comes first
         product.accumulator = accumulator
+        group.all_next(members, product)
         for member, old, registers in zip(members, olds, operands, strict=True):
-            group.next(member, self.where, lambda _: product)
-            product.join(member, self.d, old or None, [*zip(self.a, registers or (), strict=True)])
+            a = [*zip(self.a, registers, strict=True)] if registers else ()
+            product.join(member, self.d, old or None, a)
         return True
 
     @cached_property

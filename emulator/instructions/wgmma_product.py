@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from schedgen.emulator.instructions.wgmma_group import (
     Warpgroup,
 )
 from schedgen.emulator.layouts import fragments
-from schedgen.emulator.layouts.descriptors import MatrixDescriptor, chunks, decode_wgmma, touched
+from schedgen.emulator.layouts.descriptors import Matrix, MatrixDescriptor, decode_wgmma, matrix_of
 from schedgen.emulator.layouts.errors import LayoutError
 from schedgen.emulator.layouts.hopper_sums import accumulated
 from schedgen.emulator.layouts.products import accumulate, multiply, operand_at, values
@@ -33,22 +32,17 @@ from schedgen.emulator.ptx.tree import Instruction
 if TYPE_CHECKING:
     from schedgen.emulator.machine.lanes import Lanes
 
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_SHARED = Space.SHARED
+_WGMMA = Queue.WGMMA
+_H200 = Accumulation.H200
+
 _ROWS = 64
 _LANES = 32
 
 
 Given = tuple[int | None, int, bool]
 """Descriptors of A (None: in registers) and B, and whether D is added to (scale-d)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """An operand in shared memory: its descriptor, its chunks in their order, and their addresses,
-    rising."""
-
-    descriptor: MatrixDescriptor
-    places: NDArray[np.int64]
-    index: NDArray[np.int64]
 
 
 @lru_cache(maxsize=4096)
@@ -58,15 +52,13 @@ def _matrix(value: int, rows: int, k: int, bits: int, k_major: bool) -> Matrix:
     Raises:
         LayoutError: shape and swizzle do not fit together.
     """
-    descriptor = decode_wgmma(value)
-    places = chunks(descriptor, rows, k, bits, k_major=k_major)
-    return Matrix(descriptor, places, touched(descriptor, rows, k, bits, k_major=k_major))
+    return matrix_of(decode_wgmma(value), rows, k, bits, k_major=k_major)
 
 
 class Product(Joint):
     """One product; issued when all four warps have joined it."""
 
-    __slots__ = ("_group", "_matrices", "_number", "_old", "given")
+    __slots__ = ("_fresh", "_group", "_matrices", "_number", "_old", "given")
 
     def __init__(
         self, group: Warpgroup[Product], number: int, where: Instruction, shape: Shape
@@ -77,6 +69,8 @@ class Product(Joint):
         self._group = group
         self._number = number
         self._old: dict[int, Sequence[Any] | None] = {}
+        self._fresh = False
+        """Whether registers of D are not those of the preceding product in some warp."""
 
     def give(self, given: Given) -> None:
         """Operands.
@@ -124,11 +118,12 @@ class Product(Joint):
         accumulator, number = self.accumulator, member.number
         self.who = self.who or member.warp.title
         self._old[number] = old
+        self._fresh |= old is not None
         self.a_registers[number] = a
         member.add(self)
         before = accumulator.joined[number]
         accumulator.joined[number] = self
-        if before is not None:
+        if before is not None and member.waited:
             member.waited.discard(before)
         if old is not None or not accumulator.promises[number]:
             part = Part(accumulator, member)
@@ -143,7 +138,7 @@ class Product(Joint):
         if machine.tracking:
             numbers = tuple(member.warp.number for member in group.members)
             self.handle = machine.tracker.issue(
-                last.warp.number, Queue.WGMMA, self.line, together=numbers
+                last.warp.number, _WGMMA, self.line, together=numbers
             )
         before = self.accumulator.latest
         self.accumulator.latest = self
@@ -159,7 +154,7 @@ class Product(Joint):
         if shape.signs[0] * shape.signs[1] < 0:
             a = -a
         old = self._before() if keep else None
-        as_h200 = self.warp.machine.switches.accumulation is Accumulation.H200
+        as_h200 = self.warp.machine.switches.accumulation is _H200
         if as_h200 and shape.d != "s32":
             words = accumulated(a, b, old, shape.a, shape.d)
         else:
@@ -174,7 +169,7 @@ class Product(Joint):
         """A (``which`` 0) or B (1) from shared memory."""
         shape, block, machine = self.shape, self.warp.block, self.warp.machine
         if machine.tracking:
-            cells = Cells(Space.SHARED, block.number, matrix.index, 16)
+            cells = Cells(_SHARED, block.number, matrix.index, 16)
             machine.tracker.access(self.handle, cells, write=False)
         return operand_at(
             chunks_of(block), matrix.places, shape.b if which else shape.a,
@@ -191,7 +186,7 @@ class Product(Joint):
     def _before(self) -> NDArray[np.uint32] | None:
         """D before: (64, n) words."""
         accumulator, d = self.accumulator, self.shape.d
-        if all(old is None for old in self._old.values()):
+        if not self._fresh:
             return accumulator.words
         each: list[Lanes] = []
         for number in range(WARPS):

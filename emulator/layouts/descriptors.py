@@ -6,6 +6,7 @@ the mode with 32-byte atoms are those of CUTLASS ``include/cute/arch/mma_sm100_d
 Every layout keeps 16-byte chunks whole, so that reading an operand means gathering chunks.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -130,9 +131,33 @@ def touched(
     matrix: MatrixDescriptor, rows: int, k: int, bits: int, *, k_major: bool
 ) -> NDArray[np.int64]:
     """Addresses of all chunks of an operand, flat, rising and not writeable; see `chunks`."""
-    result = np.unique(chunks(matrix, rows, k, bits, k_major=k_major)) * CHUNK
+    # As np.unique, which imports numpy.ma.
+    every = np.sort(chunks(matrix, rows, k, bits, k_major=k_major), axis=None)
+    result = every[np.concatenate([[True], every[1:] != every[:-1]])] * CHUNK
     result.flags.writeable = False
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """An operand in shared memory: its descriptor, its `chunks` in their order, and their
+    addresses as `touched` has them."""
+
+    descriptor: MatrixDescriptor
+    places: NDArray[np.int64]
+    index: NDArray[np.int64]
+
+
+def matrix_of(
+    descriptor: MatrixDescriptor, rows: int, k: int, bits: int, *, k_major: bool
+) -> Matrix:
+    """The operand of a descriptor; arguments as of `chunks`.
+
+    Raises:
+        LayoutError: shape and swizzle do not fit together.
+    """
+    places = chunks(descriptor, rows, k, bits, k_major=k_major)
+    return Matrix(descriptor, places, touched(descriptor, rows, k, bits, k_major=k_major))
 
 
 def addresses(

@@ -65,6 +65,7 @@ FORMATS: Mapping[str, Format] = {
 ROUNDINGS = ("rn", "rz", "rna", "rp")
 """To nearest even, toward zero, to nearest with ties away from zero, toward +infinity."""
 
+_HALF = np.uint32(16)
 _INFINITY = np.uint32(0x7F800000)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 
@@ -78,7 +79,8 @@ def to_float32(bits: Bits, format_: str) -> Floats:
     """
     match format_:
         case "bf16":
-            return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+            wide = bits.astype(np.uint32)
+            return np.left_shift(wide, _HALF, wide).view(np.float32)
         case "f16":
             return bits.astype(np.uint16, copy=False).view(np.float16).astype(np.float32)
         case "tf32":

@@ -118,7 +118,7 @@ def accumulate(
     """``D = product + D · 2^-scale``, rounded to the type of D.
 
     Args:
-        product: (m, n).
+        product: (m, n); changed, and perhaps returned.
         words: (m, n) old accumulators, one per 32-bit word, or None for zero.
         d: ``f32``, ``s32``, or ``f16`` in the low half of a word.
         scale: 0..15, for floating-point types.
@@ -138,7 +138,7 @@ def accumulate(
         old = words.view(np.float32) if d == "f32" else to_float32(words, "f16")
         if scale:
             old = np.ldexp(old, np.int32(-scale))
-        product = product + old
+        product += old
     if d == "f16":
         return from_float32(product, "f16").astype(np.uint32)
     return product.view(np.uint32)

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from schedgen.emulator.machine.precedence import ranks
-from schedgen.emulator.ptx.synchronization import synchronizes
-from schedgen.emulator.ptx.tree import Kernel, Register, touched
+from schedgen.emulator.ptx.synchronization import OPCODES, synchronizes
+from schedgen.emulator.ptx.tree import Immediate, Instruction, Kernel, Register, Symbol, touched
+
+_WITHOUT = frozenset({Immediate, Symbol})
+"""Operands without registers."""
 
 
 class Analysis:
@@ -24,7 +30,19 @@ class Analysis:
     @cached_property
     def synchronization(self) -> frozenset[int]:
         """The lines of instructions that order threads or wait for something."""
-        return frozenset(one.line for one in self.kernel.body if synchronizes(one))
+        every = [one for one in self.kernel.body if one.opcode in OPCODES]
+        return frozenset(one.line for one in every if synchronizes(one))
+
+    @cached_property
+    def lines(self) -> NDArray[np.int64]:
+        """The line of each instruction."""
+        return np.array([one.line for one in self.kernel.body], np.int64)
+
+    @cached_property
+    def ordering(self) -> list[tuple[int, Instruction]]:
+        """All instructions of the lines of `synchronization`, and where in the body they are."""
+        lines = self.synchronization
+        return [(at, one) for at, one in enumerate(self.kernel.body) if one.line in lines]
 
     @cached_property
     def uses(self) -> Counter[str]:
@@ -36,6 +54,6 @@ class Analysis:
             for operand in one.operands:
                 if type(operand) is Register:  # nearly all are
                     names.append(operand.name)
-                else:
+                elif type(operand) not in _WITHOUT:
                     names += touched(operand)
         return Counter(names)

@@ -115,7 +115,10 @@ class Block:
     @property
     def finished(self) -> bool:
         """Whether all of its threads have exited."""
-        return all(warp.finished for warp in self.warps)
+        for warp in self.warps:  # noqa: SIM110 - this is called for each arrival
+            if not warp.finished:
+                return False
+        return True
 
     def wgmma_groups(self, warpgroup: int) -> Groups:
         """The wgmma groups of a warpgroup."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import math
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from schedgen.emulator.instructions.table import Environment
 from schedgen.emulator.machine.addresses import RESERVED
+from schedgen.emulator.machine.heap import settled_heap
 from schedgen.emulator.machine.images import Images
 from schedgen.emulator.machine.lanes import LANES, EmulationError
 from schedgen.emulator.machine.machine import POISON, Machine, Shape, Triple
@@ -32,8 +31,6 @@ PROCESSORS = 148
 """Streaming multiprocessors of a B200, each of which holds one CTA here."""
 SHARED_LIMIT = 227 * 1024
 """Bytes of shared memory that a CTA may have on sm_90 and sm_100, the system's part aside."""
-_GARBAGE = 50_000
-"""Objects that may become garbage before the collector looks."""
 _REGISTERS = 64 * 1024
 
 
@@ -144,7 +141,7 @@ def execute(
     running = Grid(machine, program)
     try:
         # Infinities and NaN are ordinary values of a kernel.
-        with np.errstate(all="ignore"), _settled_heap():
+        with np.errstate(all="ignore"), settled_heap():
             Scheduler(running, policy, Bounds(limit, stall, seconds)).run()
     finally:
         keep.release()
@@ -159,25 +156,6 @@ def execute(
         executed,
         frozenset(machine.blocked),
     )
-
-
-@contextmanager
-def _settled_heap() -> Generator[None]:
-    """Lets the garbage collector pass over what was there before: torch, the DSL and a parsed
-    kernel are some million objects, and a launch makes enough for it to go through them often.
-    Hardly any of what a launch makes is garbage before it ends: it looks for some more rarely."""
-    thresholds = gc.get_threshold()
-    frozen = gc.get_freeze_count()  # the program does so itself
-    if not frozen:
-        gc.freeze()
-    if thresholds[0]:
-        gc.set_threshold(max(thresholds[0], _GARBAGE), *thresholds[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
-        if not frozen:
-            gc.unfreeze()
 
 
 class _Layout:

@@ -140,9 +140,13 @@ class Groups(Resource):
     @property
     def pending(self) -> int:
         """Committed groups from the oldest unfinished one on; groups complete in order."""
-        while self._committed and all(operation.done for operation in self._committed[0]):
-            self._committed.pop(0)
-        return len(self._committed)
+        committed = self._committed
+        while committed:
+            for operation in committed[0]:
+                if not operation.done:
+                    return len(committed)
+            committed.pop(0)
+        return 0
 
     def finished(self) -> None:
         """An operation of a group has executed."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import groupby
 from typing import cast
 
@@ -13,13 +12,22 @@ from numpy.typing import NDArray
 
 from schedgen.emulator.instructions.table import Environment, Execute, build, load
 from schedgen.emulator.machine.analysis import Analysis
-from schedgen.emulator.machine.conditions import Condition, Meeting
 from schedgen.emulator.machine.elementwise import Elementwise
 from schedgen.emulator.machine.joined import Functions, Joined
 from schedgen.emulator.machine.lanes import Decoder, EmulationError, Read, error
 from schedgen.emulator.machine.steps import Control, Run, Several, SideBySide
 from schedgen.emulator.machine.templates import Templates
-from schedgen.emulator.machine.warp import NONE, ONES, Warp
+from schedgen.emulator.machine.wrapping import (
+    Hear,
+    Watch,
+    collective,
+    guarding,
+    hearing,
+    meet,
+    noting,
+    watching,
+    without_result,
+)
 from schedgen.emulator.native.engine import engine
 from schedgen.emulator.native.runs import prepared, split
 from schedgen.emulator.ptx.synchronization import synchronizes
@@ -39,7 +47,8 @@ class Stretch:
 
     ``end`` is the index of the instruction after the last one; ``times`` counts executions.
     ``steps`` has a step for each instruction. ``parts`` do the same, and do several in one where
-    they are ``joined``. ``several`` does what ``control`` does, as in `Control`.
+    they are ``joined``. ``several`` does what ``control`` does, as in `Control`; ``sides`` do what
+    ``parts`` do, if they can.
     """
 
     start: int
@@ -50,6 +59,12 @@ class Stretch:
     times: int = 0
     joined: bool = False
     several: Several | None = None
+    sides: tuple[Several | None, ...] = ()
+
+    def again(self) -> Stretch:
+        """The same for another launch."""
+        about = self.start, self.end, self.steps, self.control, self.parts
+        return Stretch(*about, 0, self.joined, self.several, self.sides)
 
 
 class Decoded:
@@ -90,9 +105,6 @@ class Decoded:
         return self._kernel
 
 
-Hear = Callable[[Warp, Instruction], Callable[[Condition | None], None]]
-"""Called before a warp executes an instruction; what it returns afterwards, with the result."""
-Watch = Callable[[Instruction, Decoder], Callable[[Warp], None] | None]
 _PLACED = frozenset({"bra", "brx"})
 """Opcodes whose steps know places in the body, which differ between mutants."""
 
@@ -135,7 +147,7 @@ class Program:
             EmulationError: an instruction of it is not supported, or the kernel ends without ret.
         """
         known = self._before.get(start)
-        stretch = self._decoded_now(start) if known is None else replace(known, times=0)
+        stretch = self._decoded_now(start) if known is None else known.again()
         self.stretches[start] = self._before[start] = stretch
         if not stretch.joined and (
             self._at_once or id(self.kernel.body[start]) in self._decoded.often
@@ -158,7 +170,8 @@ class Program:
                 control, several = step.run, step.several
             else:
                 steps.append(step)
-        return Stretch(start, at, tuple(steps), control, tuple(steps), several=several)
+        sides = tuple(map(_side, steps))
+        return Stretch(start, at, tuple(steps), control, tuple(steps), 0, False, several, sides)
 
     def count(self, stretch: Stretch, times: int) -> None:
         """A stretch is executed; what comes again, also by several warps side by side, is worth
@@ -179,7 +192,7 @@ class Program:
                 parts += map(self._joined, split(cast("list[Elementwise]", [*group])))
             else:
                 parts += group
-        stretch.parts = tuple(parts)
+        stretch.parts, stretch.sides = tuple(parts), tuple(map(_side, parts))
 
     def _prepare(self) -> None:
         """Compiles what elementwise instructions of the kernel need as machine code, all at once:
@@ -202,9 +215,14 @@ class Program:
 
     def _wanted(self, steps: list[Elementwise]) -> frozenset[int]:
         """The registers of a run that other instructions have, too."""
-        inside = Counter(one.slot for step in steps for one in (*step.sources, *step.targets))
+        inside: dict[int, int] = {}
+        for step in steps:
+            for one in step.sources:
+                inside[one.slot] = inside.get(one.slot, 0) + 1
+            for one in step.targets:
+                inside[one.slot] = inside.get(one.slot, 0) + 1
         uses, names = self._analysis.uses, self._names
-        return frozenset(slot for slot, n in inside.items() if slot >= 0 and uses[names[slot]] > n)
+        return frozenset([s for s, n in inside.items() if s >= 0 and uses[names[s]] > n])
 
     def problems(self) -> Iterator[tuple[Instruction, EmulationError]]:
         """Instructions that cannot be executed, with why, in the order of the text."""
@@ -236,9 +254,9 @@ class Program:
             return self._guarded(instruction, step)
         step = build(instruction, self.decoder, self.environment)
         if self._hear is not None and synchronizes(instruction):
-            step = _heard(step, self._hear, instruction)
+            step = hearing(step, self._hear, instruction)
         if self._watch is not None and not isinstance(step, Control):
-            step = _watched(step, self._watch(instruction, self.decoder))
+            step = watching(step, self._watch(instruction, self.decoder))
         return self._together(instruction, self._guarded(instruction, step))
 
     def _guarded(self, instruction: Instruction, step: Execute | Control) -> Execute | Control:
@@ -251,22 +269,28 @@ class Program:
             return step
         run = step.run if isinstance(step, Control) else step
         if synchronizes(instruction):
-            run = _noted(run, self._held, instruction.line)
-        run = _guard(self._condition(instruction), run)
+            run = noting(run, self._held, instruction.line)
+        run = guarding(self._condition(instruction), run)
         return Control(run) if isinstance(step, Control) else cast(Execute, run)
 
     def executed(self) -> tuple[dict[int, int], frozenset[int]]:
         """How often stretches reached each line, and the lines of synchronization that lanes
         executed: those whose guard never held are not among them."""
-        lines: Counter[int] = Counter()
-        done: set[int] = set()
+        known, held = self._analysis, self._held
+        changes = np.zeros(len(self.stretches), np.int64)
         for stretch in self.stretches:
             if stretch is not None and stretch.times:
-                for instruction in self.kernel.body[stretch.start : stretch.end]:
-                    lines[instruction.line] += stretch.times
-                    if instruction.guard is None or instruction.line in self._held:
-                        done.add(instruction.line)
-        return dict(lines), self._analysis.synchronization & done
+                changes[stretch.start] += stretch.times
+                changes[stretch.end] -= stretch.times
+        times = changes.cumsum()[:-1]
+        each = np.bincount(known.lines, times).astype(np.int64)
+        met = each.nonzero()[0]
+        done = {
+            one.line
+            for index, one in known.ordering
+            if times.item(index) and (one.guard is None or one.line in held)
+        }
+        return dict(zip(met.tolist(), each[met].tolist(), strict=True)), frozenset(done)
 
     def _condition(self, instruction: Instruction) -> Read:
         guard = instruction.guard
@@ -280,116 +304,21 @@ class Program:
 
     def _together(self, instruction: Instruction, step: Execute | Control) -> Execute | Control:
         """Lets instructions that lanes execute together wait until those lanes have met."""
-        if not _collective(instruction):
+        if not collective(instruction):
             return step
         condition = self._condition(instruction) if instruction.guard is not None else None
         members = None
         if instruction.opcode in _MEMBERS or "warp" in instruction.modifiers:
             members = self.decoder.read(instruction.operands[-1], "b32", instruction)
-        run = step.run if isinstance(step, Control) else _without_result(step)
-        several = step.several if isinstance(step, SideBySide) and condition is None else None
-        return Control(_meet(instruction, condition, members, run), guarded=True, several=several)
+        run = step.run if isinstance(step, Control) else without_result(step)
+        several = None
+        if isinstance(step, SideBySide | Control) and condition is None:
+            several = step.several
+        return Control(meet(instruction, condition, members, run), guarded=True, several=several)
 
 
-def _noted(run: Callable[[Warp], Condition | None], held: set[int], line: int) -> Run:
-    """Also notes that a lane executes it."""
-
-    def noted(warp: Warp) -> Condition | None:
-        held.add(line)
-        return run(warp)
-
-    return noted
-
-
-def _heard(step: Execute | Control, hear: Hear, instruction: Instruction) -> Execute | Control:
-    """Also tells who listens."""
-    run = step.run if isinstance(step, Control | Elementwise) else step
-
-    def heard(warp: Warp) -> Condition | None:
-        after = hear(warp, instruction)
-        condition = run(warp)
-        after(condition)
-        return condition
-
-    if isinstance(step, Control):
-        return Control(heard, step.guarded)
-    return cast(Execute, heard)
-
-
-def _watched(step: Execute, look: Callable[[Warp], None] | None) -> Execute:
-    """Also lets who watches look first."""
-    if look is None:
-        return step
-
-    def watched(warp: Warp) -> None:
-        look(warp)
-        step(warp)
-
-    return watched
-
-
-def _collective(instruction: Instruction) -> bool:
-    if instruction.opcode in ("bar", "barrier"):
-        return True
-    return "sync" in instruction.modifiers or "aligned" in instruction.modifiers
-
-
-def _without_result(step: Execute) -> Run:
-    def run(warp: Warp) -> Condition | None:
-        step(warp)
-
-    return run
-
-
-def _guard(condition: Read, run: Callable[[Warp], Condition | None]) -> Run:
-    """Executes only the lanes whose guard holds, and nothing when there are none."""
-
-    def guarded(warp: Warp) -> Condition | None:
-        mask = condition(warp)
-        bits = mask.tobytes()
-        if bits == NONE:
-            return None
-        full, active = warp.full, warp.active
-        if full:
-            if bits == ONES:
-                return run(warp)
-        else:
-            mask = mask & active
-            if mask.tobytes() == NONE:
-                return None
-        warp.active, warp.full = mask, False
-        result = run(warp)
-        warp.active, warp.full = active, full
-        return result
-
-    return guarded
-
-
-def _meet(instruction: Instruction, condition: Read | None, members: Read | None, run: Run) -> Run:
-    """Waits for the lanes that must execute an instruction together; then executes it."""
-    aligned = members is None
-
-    def meet(warp: Warp) -> Condition | None:
-        if warp.full and condition is None:
-            return run(warp)
-        executing = warp.active
-        if condition is not None:
-            executing = condition(warp) & warp.active
-            if not executing.any():
-                return None
-        needed = warp.alive
-        if members is not None:
-            mask = int(members(warp)[int(executing.argmax())])
-            needed = needed & np.array([mask >> lane & 1 for lane in range(32)], np.bool_)
-        if (needed & ~warp.active).any():
-            return Meeting(needed)
-        if (needed & ~executing).any():
-            raise error(
-                instruction,
-                "the guard holds in some lanes only, but "
-                + ("all lanes of the warp" if aligned else "all lanes of the member mask")
-                + " must execute it (rule N4)",
-            )
-        return run(warp)
-
-    return meet
+def _side(step: Execute) -> Several | None:
+    """What executes a step for several warps, if it can be."""
+    if isinstance(step, Joined):
+        return step.together
+    return step.several if isinstance(step, SideBySide) else None

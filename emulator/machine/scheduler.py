@@ -20,7 +20,6 @@ from schedgen.emulator.machine.lanes import DeadlockError, EndlessError
 from schedgen.emulator.machine.policies import Policy
 from schedgen.emulator.machine.program import Stretch
 from schedgen.emulator.machine.residency import Grid
-from schedgen.emulator.machine.steps import SideBySide
 from schedgen.emulator.machine.warp import Group, Warp, company
 
 _PATIENCE = 4_000
@@ -159,13 +158,14 @@ class Scheduler:
                 pc = warps[0].pc
                 stretch = program.stretches[pc] or program.decode(pc)
                 program.count(stretch, len(warps))
-                for step in stretch.parts:
+                for step, several in zip(stretch.parts, stretch.sides, strict=True):
+                    if several is not None and several(warps):
+                        continue
                     if isinstance(step, Joined):
-                        if not step.together(warps):
-                            for warp in warps:
-                                step.settle(warp)
-                            step.together(warps)
-                    elif not (isinstance(step, SideBySide) and step.several(warps)):
+                        for warp in warps:
+                            step.settle(warp)
+                        step.together(warps)
+                    else:
                         for warp in warps:
                             step(warp)
                 end = stretch.end

@@ -36,7 +36,12 @@ class Templates:
         """The step of an instruction; None where it has to be decoded by itself."""
         slots: list[int] = []
         shapes: list[Hashable] = []
+        registers = self._registers
         for operand in instruction.operands:
+            if type(operand) is Register and (known := registers.get(operand.name)) is not None:
+                slots.append(known[0])  # as `_shape`
+                shapes.append(known[1])
+                continue
             shape = self._shape(operand, slots)
             if shape is None:
                 return None
@@ -83,26 +88,26 @@ class Templates:
         return step if isinstance(step, Elementwise) else None
 
     def _filled(self, template: Elementwise, slots: list[int]) -> Elementwise:
-        sources = tuple([self._source(one, slots) for one in template.sources])
-        targets = tuple([self._target(one, slots) for one in template.targets])
-        run = _Single(template.compute, sources, targets)
-        return Elementwise(run, template.key, template.compute, sources, targets)
-
-    def _source(self, general: Source, slots: list[int]) -> Source:
-        if general.constant is not None:
-            return general
-        key = slot, _ = slots[general.slot], general.seen
-        found = self._sources.get(key)
-        if found is None:
-            found = self._sources[key] = Source(slot, None, general.kept, general.seen)
-        return found
-
-    def _target(self, general: Target, slots: list[int]) -> Target:
-        slot = slots[general.slot]
-        found = self._targets.get(slot)
-        if found is None:
-            found = self._targets[slot] = Target(slot, general.kept)
-        return found
+        sources: list[Source] = []
+        for one in template.sources:
+            found = one
+            if one.constant is None:
+                key = slots[one.slot], one.seen
+                known = self._sources.get(key)
+                if known is None:
+                    known = self._sources[key] = Source(key[0], None, one.kept, one.seen)
+                found = known
+            sources.append(found)
+        targets: list[Target] = []
+        for one in template.targets:
+            slot = slots[one.slot]
+            put = self._targets.get(slot)
+            if put is None:
+                put = self._targets[slot] = Target(slot, one.kept)
+            targets.append(put)
+        read, written = tuple(sources), tuple(targets)
+        run = _Single(template.compute, read, written)
+        return Elementwise(run, template.key, template.compute, read, written)
 
 
 def _numbered(operand: Operand, number: Iterator[int]) -> Operand:

@@ -11,7 +11,7 @@ from functools import cache
 
 from schedgen.emulator.native.body import Body, function
 from schedgen.emulator.native.body_floats import floating
-from schedgen.emulator.native.body_functions import FUNCTIONS, computed
+from schedgen.emulator.native.body_functions import FUNCTIONS, addresses, computed
 from schedgen.emulator.native.body_integers import integers, permuted, table
 from schedgen.emulator.native.engine import Engine
 
@@ -67,4 +67,5 @@ class Bodies:
         new = [name for name in dict.fromkeys(names) if name not in self._known]
         if new:
             every = _INTRINSICS + "".join(map(text, new))
-            self._known |= self._engine.compiled(every, new, level=0)
+            known = {word: at for name in new for word, at in addresses(name).items()}
+            self._known |= self._engine.compiled(every, new, known)

@@ -68,6 +68,15 @@ def computed(name: str) -> str:
     ])  # fmt: skip
 
 
+def addresses(name: str) -> dict[str, int]:
+    """What stands for addresses in the text of a function."""
+    word = name.partition(".")[0]
+    if word not in LOOPS:
+        return {}
+    function, data = loop(LOOPS[word], "d->d")
+    return {f"@loop_{word}": function, f"data_{word}": data}
+
+
 def _inner(word: str) -> Sequence[str]:
     """Lines that give ``%y``, what is computed without numpy."""
     root = "%root = call <8 x double> @llvm.sqrt.v8f64(<8 x double> %wide)"
@@ -87,13 +96,12 @@ def _called(word: str) -> Sequence[str]:
     """Lines that call the loop of one of numpy's functions."""
     if word not in LOOPS:
         return ()
-    address, data = loop(LOOPS[word], "d->d")
     return (
         "%arrays = alloca [2 x ptr]", "%counts = alloca [1 x i64]", "%steps = alloca [2 x i64]",
         "store ptr %in, ptr %arrays",
         "%second.at = getelementptr ptr, ptr %arrays, i64 1", "store ptr %out, ptr %second.at",
         "store i64 32, ptr %counts", "store i64 8, ptr %steps",
         "%step.at = getelementptr i64, ptr %steps, i64 1", "store i64 8, ptr %step.at",
-        f"call void inttoptr (i64 {address} to ptr)(ptr %arrays, ptr %counts, ptr %steps, "
-        f"ptr inttoptr (i64 {data} to ptr))",
+        f"%data = inttoptr i64 data_{word} to ptr",
+        f"call void @loop_{word}(ptr %arrays, ptr %counts, ptr %steps, ptr %data)",
     )  # fmt: skip

@@ -29,17 +29,18 @@ def exchange() -> Exchange:
 def _address(made: Engine) -> int:
     constants = {
         "DATA": objects.DATA, "SIZES": objects.SIZES, "STRIDES": objects.STRIDES,
-        "FLAGS": objects.FLAGS, "RANK": objects.RANK, "NONE": id(None),
-        "@increase(": f"inttoptr (i64 {python('Py_IncRef')} to ptr)(",
-        "@made(": f"inttoptr (i64 {python('PyLong_FromUnsignedLong')} to ptr)(",
-        "@number(": f"inttoptr (i64 {python('PyLong_AsLong')} to ptr)(",
+        "FLAGS": objects.FLAGS, "RANK": objects.RANK,
+    }  # fmt: skip
+    addresses = {
+        "NONE": id(None), "@increase": python("Py_IncRef"),
+        "@made": python("PyLong_FromUnsignedLong"), "@number": python("PyLong_AsLong"),
     }  # fmt: skip
     text = _TEXT + _COUNT
     for size, name in ((1, "i8"), (2, "i16"), (4, "i32"), (8, "i64")):
         text += _PUT.replace("SIZE", str(size)).replace("INT", name)
     for word, value in constants.items():
         text = text.replace(word, str(value))
-    return made.compiled(text, ("exchange",), level=1)["exchange"]
+    return made.compiled(text, ("exchange",), addresses)["exchange"]
 
 
 _COUNT = """

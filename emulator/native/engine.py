@@ -13,11 +13,14 @@ import ctypes
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
 import numpy as np
+
+from schedgen.emulator.native.cached import cached
+from schedgen.emulator.native.linked import linked, variable
 
 LIST_ITEMS = 24
 """Where a list has the address of its items (PyListObject.ob_item)."""
@@ -33,7 +36,22 @@ _FASTCALL = 0x80
 _UFUNC_LOOPS, _UFUNC_DATA = 32, 40
 """Where a ufunc has the addresses of its loops, and of what they are given (PyUFuncObject)."""
 
+_LEVEL = 1
+"""How much LLVM optimizes, 0 to 3: more is hardly faster, and takes longer where it is not kept."""
+
 Builtin = Callable[..., Any]
+
+
+_BIND = f"""
+define ptr @bind(ptr %self, ptr %arguments, i64 %count) {{
+  %data.at = getelementptr i8, ptr %self, i64 {DATA}
+  %words = load ptr, ptr %data.at
+  %method = load ptr, ptr %words
+  %owner = load ptr, ptr %arguments
+  %result = call ptr @made(ptr %method, ptr %owner, ptr null)
+  ret ptr %result
+}}
+"""
 
 
 class _Method(ctypes.Structure):
@@ -50,43 +68,79 @@ class Engine:
 
     Args:
         llvm: the module ``llvmlite.binding``.
+        version: of llvmlite.
     """
 
-    def __init__(self, llvm: Any) -> None:
+    def __init__(self, llvm: Any, version: str) -> None:
         self._llvm = llvm
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         self._modules: list[object] = []
-        self._methods: dict[tuple[str, int], _Method] = {}
-        features: dict[str, bool] = {**llvm.get_host_cpu_features()}
-        self.half = features.get("f16c", False)
+        self._methods: list[_Method] = []
+        self._bound: dict[tuple[str, int], Builtin] = {}
+        self._binds = 0
+        """The address of what makes builtin functions."""
+        features: Any = llvm.get_host_cpu_features()
+        self.half = bool(features.get("f16c", False))
         """Whether the processor converts float16 by itself."""
+        self._processor: tuple[str, str] = llvm.get_host_cpu_name(), features.flatten()
+        made_for = llvm.get_default_triple(), *self._processor
+        self._made_by = version, llvm.llvm_version_info, *made_for, _LEVEL
+        """All that determines machine code but for the text."""
 
-    def compiled(self, text: str, names: Iterable[str], level: int) -> dict[str, int]:
-        """Addresses of functions of a module. ``level``: how much LLVM optimizes, 0 to 3."""
+    def compiled(
+        self, text: str, names: Iterable[str], addresses: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Addresses of functions of a module.
+
+        Args:
+            text: LLVM IR.
+            names: of the functions.
+            addresses: what stands for addresses in the text (`linked.linked`).
+        """
         llvm = self._llvm
-        module = llvm.parse_assembly(text)
-        target = llvm.Target.from_default_triple().create_target_machine(
-            cpu=llvm.get_host_cpu_name(),
-            features=llvm.get_host_cpu_features().flatten(),
-            opt=level,
-        )
-        engine = llvm.create_mcjit_compiler(module, target)
-        engine.finalize_object()
-        self._modules.append(engine)
-        return {name: engine.get_function_address(name) for name in names}
+        module = llvm.create_mcjit_compiler(llvm.parse_assembly(""), self._target())
+        text = linked(text, addresses)
+        code = cached(f"{self._made_by}\n{text}", lambda: self._object_code(text))
+        module.add_object_file(llvm.ObjectFileRef.from_data(code))
+        module.finalize_object()
+        for word, address in addresses.items():
+            place = module.get_global_value_address(variable(word))
+            ctypes.c_int64.from_address(place).value = address
+        self._modules.append(module)
+        return {name: module.get_function_address(name) for name in names}
+
+    def _object_code(self, text: str) -> bytes:
+        return self._target().emit_object(self._llvm.parse_assembly(text))
+
+    def _target(self) -> Any:
+        cpu, features = self._processor
+        target = self._llvm.Target.from_default_triple()
+        return target.create_target_machine(cpu=cpu, features=features, opt=_LEVEL)
 
     def builtin(self, name: str, address: int, owner: object) -> Builtin:
         """A builtin function that gets ``owner`` as its first argument, then the array of its
         arguments and their number (METH_FASTCALL)."""
-        method = self._methods.get((name, address))
-        if method is None:
-            method = _Method(name.encode(), address, _FASTCALL, None)
-            self._methods[name, address] = method
+        bind = self._bound.get((name, address))
+        if bind is None:
+            bind = self._binding(name, address)
+        return bind(owner)
+
+    def _binding(self, name: str, address: int) -> Builtin:
+        """What makes a builtin function with an owner: one itself, as there are thousands."""
+        if not self._binds:
+            called = {"@made": python("PyCFunction_NewEx")}
+            self._binds = self.compiled(_BIND, ("bind",), called)["bind"]
         make = ctypes.pythonapi.PyCFunction_NewEx
         make.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
         make.restype = ctypes.py_object
-        return make(ctypes.addressof(method), owner, None)
+        method = _Method(name.encode(), address, _FASTCALL, None)
+        binding = _Method(b"bind", self._binds, _FASTCALL, None)
+        self._methods += (method, binding)
+        words = np.array([ctypes.addressof(method)], np.int64)
+        bind: Builtin = make(ctypes.addressof(binding), words, None)
+        self._bound[name, address] = bind
+        return bind
 
 
 @cache
@@ -99,7 +153,8 @@ def engine() -> Engine | None:
     if not getattr(sys, "_is_gil_enabled", lambda: True)() or not _as_expected():
         return None
     try:
-        return Engine(importlib.import_module("llvmlite.binding"))
+        llvmlite: Any = importlib.import_module("llvmlite")
+        return Engine(importlib.import_module("llvmlite.binding"), llvmlite.__version__)
     except ImportError:
         return None
 

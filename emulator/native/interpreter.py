@@ -41,7 +41,11 @@ def interpreter(engine: Engine) -> Interpreter:
     """The compiled functions."""
     names = ("full", "masked")
     text = _FETCH + _text("full", masked=False) + _text("masked", masked=True)
-    found = engine.compiled(text, names, level=0)
+    addresses = {
+        "ARRAY": id(np.ndarray), "FALSE": id(False), "TRUE": id(True), "@new": new_array(),
+        "@increase": python("Py_IncRef"), "@decrease": python("Py_DecRef"),
+    }  # fmt: skip
+    found = engine.compiled(text, names, addresses)
     return Interpreter(found["full"], found["masked"])
 
 
@@ -251,7 +255,8 @@ write.place:
   br label %write.next
 write.new:
   call void @increase(ptr %o.type)
-  %made = call ptr @new(ptr inttoptr (i64 ARRAY to ptr), ptr %o.type, i32 1, ptr %dims,
+  %o.array = inttoptr i64 ARRAY to ptr
+  %made = call ptr @new(ptr %o.array, ptr %o.type, i32 1, ptr %dims,
                         ptr null, ptr null, i32 0, ptr null)
   %failed = icmp eq ptr %made, null
   br i1 %failed, label %fail, label %write.put
@@ -354,16 +359,9 @@ def _text(name: str, *, masked: bool) -> str:
     words = {
         "DATA": objects.DATA, "LIST": objects.LIST_ITEMS, "TYPE": objects.TYPE,
         "FLAGS": objects.FLAGS, "DESCRIPTION": objects.DESCRIPTION, "SIZES": objects.SIZES,
-        "RANK": objects.RANK, "OWNED": objects.OWNED, "ARRAY": id(np.ndarray),
-        "FALSE": id(False), "TRUE": id(True), "READ": READ, "WRITTEN": WRITTEN, "CALLS": CALLS,
+        "RANK": objects.RANK, "OWNED": objects.OWNED,
+        "READ": READ, "WRITTEN": WRITTEN, "CALLS": CALLS,
     }  # fmt: skip
     for word, value in words.items():
         text = text.replace(word, str(value))
-    called = {
-        "@increase(": python("Py_IncRef"),
-        "@decrease(": python("Py_DecRef"),
-        "@new(": new_array(),
-    }
-    for word, address in called.items():
-        text = text.replace(word, f"inttoptr (i64 {address} to ptr)(")
     return text

@@ -89,17 +89,18 @@ def _alike_address(made: Engine) -> int:
     constants = {
         "DATA": objects.DATA, "SIZES": objects.SIZES, "TYPE": objects.TYPE,
         "FLAGS": objects.FLAGS, "RANK": objects.RANK, "DESCRIPTION": objects.DESCRIPTION,
+    }  # fmt: skip
+    addresses = {
         "ARRAY": id(np.ndarray), "NONE": id(None), "NOT": id(NotImplemented),
         "BOOL": id(types[0]), "WORD": id(types[1]), "WIDE": id(types[2]),
-        "@increase(": f"inttoptr (i64 {python('Py_IncRef')} to ptr)(",
-        "@made(": f"inttoptr (i64 {python('PyLong_FromUnsignedLong')} to ptr)(",
+        "@increase": python("Py_IncRef"), "@made": python("PyLong_FromUnsignedLong"),
     }  # fmt: skip
     text = _ALIKE
     for size, name in ((1, "i8"), (4, "i32"), (8, "i64")):
         text += _EQUAL.replace("SIZE", str(size)).replace("INT", name)
     for word, value in constants.items():
         text = text.replace(word, str(value))
-    return made.compiled(text, ("alike",), level=1)["alike"]
+    return made.compiled(text, ("alike",), addresses)["alike"]
 
 
 _EQUAL = """
@@ -154,11 +155,14 @@ fits:
 compare:
   %first.at = getelementptr i8, ptr %one, i64 DATA
   %first = load ptr, ptr %first.at
-  switch i64 %kind, label %other [
-    i64 BOOL, label %bool
-    i64 WORD, label %word
-    i64 WIDE, label %wide
-  ]
+  %is.bool = icmp eq i64 %kind, BOOL
+  %is.word = icmp eq i64 %kind, WORD
+  %is.wide = icmp eq i64 %kind, WIDE
+  br i1 %is.bool, label %bool, label %no.bool
+no.bool:
+  br i1 %is.word, label %word, label %no.word
+no.word:
+  br i1 %is.wide, label %wide, label %other
 bool:
   %b.value = load i8, ptr %first
   %b.long = zext i8 %b.value to i64
@@ -177,11 +181,9 @@ loop:
   %a = load ptr, ptr %a.at
   %data.at = getelementptr i8, ptr %a, i64 DATA
   %data = load ptr, ptr %data.at
-  switch i64 %kind, label %other [
-    i64 BOOL, label %bools
-    i64 WORD, label %words
-    i64 WIDE, label %wides
-  ]
+  br i1 %is.bool, label %bools, label %no.bools
+no.bools:
+  br i1 %is.word, label %words, label %wides
 bools:
   %b = trunc i64 %value to i8
   %b.same = call i1 @equal1(ptr %data, i8 %b)
@@ -216,9 +218,11 @@ other:
 def _addresses(made: Engine) -> dict[str, int]:
     constants = {
         "DATA": objects.DATA, "SIZES": objects.SIZES, "LIST": objects.LIST_ITEMS,
-        "TYPE": objects.TYPE, "ARRAY": id(np.ndarray), "TRUE": id(True), "FALSE": id(False),
-        "@increase(": f"inttoptr (i64 {python('Py_IncRef')} to ptr)(",
-        "@decrease(": f"inttoptr (i64 {python('Py_DecRef')} to ptr)(",
+        "TYPE": objects.TYPE,
+    }  # fmt: skip
+    addresses = {
+        "ARRAY": id(np.ndarray), "TRUE": id(True), "FALSE": id(False),
+        "@increase": python("Py_IncRef"), "@decrease": python("Py_DecRef"),
     }  # fmt: skip
     text = _TEXT.format(name="kept", at="%slot", check=_ARRAYS) + _TEXT.format(
         name="held", at="%k", check="br label %next"
@@ -227,7 +231,7 @@ def _addresses(made: Engine) -> dict[str, int]:
     text += note.replace("label %check, label %no\n", f"label %next, label %put\n{_PUT}")
     for word, value in constants.items():
         text = text.replace(word, str(value))
-    return made.compiled(text, ("kept", "held", "noted"), level=1)
+    return made.compiled(text, ("kept", "held", "noted"), addresses)
 
 
 _ARRAYS = """%type.at = getelementptr i8, ptr %a, i64 TYPE

@@ -76,7 +76,12 @@ def _of(made: Engine, names: tuple[str, str], words: NDArray[np.int64], kept: ob
 @cache
 def _addresses(made: Engine) -> dict[str, int]:
     names = ("found", "put", "found_masked", "put_masked")
-    return made.compiled(_module(), names, level=1)
+    addresses = {
+        "NONE": id(None), "FALSE": id(False), "@increase": python("Py_IncRef"),
+        "@made": python("PyLong_FromLong"), "@number": python("PyLong_AsLong"),
+        "@list": python("PyList_New"),
+    }  # fmt: skip
+    return made.compiled(_module(), names, addresses)
 
 
 _EIGHT = 8
@@ -348,14 +353,10 @@ def _module() -> str:
         text += head.format(name) + _filled(parts) + f"done:\n{_NONE}other:\n{other}}}\n"
     constants = {
         "DATA": objects.DATA, "SIZES": objects.SIZES, "ITEMS": objects.LIST_ITEMS,
-        "LIMIT": _LIMIT, "NONE": id(None), "FALSE": id(False),
+        "LIMIT": _LIMIT,
     }  # fmt: skip
     for word, value in constants.items():
         text = text.replace(word, str(value))
-    called = {"@increase(": "Py_IncRef", "@made(": "PyLong_FromLong", "@number(": "PyLong_AsLong",
-              "@list(": "PyList_New"}  # fmt: skip
-    for word, name in called.items():
-        text = text.replace(word, f"inttoptr (i64 {python(name)} to ptr)(")
     return text
 
 

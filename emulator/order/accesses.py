@@ -17,9 +17,22 @@ from schedgen.emulator.order.memory import Part
 from schedgen.emulator.order.needs import Explainer, Need
 from schedgen.emulator.order.predecessor import Predecessor
 from schedgen.emulator.order.records import ATOMIC, FREED, SAME, WRITE, Origin, Record
-from schedgen.emulator.order.shadow import ATOMIC_WRITES, EVERY, Layer, Manner, Touches
+from schedgen.emulator.order.shadow import (
+    ATOMIC_WRITES,
+    EVERY,
+    DenseShadow,
+    Layer,
+    Manner,
+    Order,
+    Touches,
+)
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Cells, Proxy, Space
+
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_GLOBAL = Space.GLOBAL
+_ATOMIC_WRITE, _ATOMIC_READ, _READ = Manner.ATOMIC_WRITE, Manner.ATOMIC_READ, Manner.READ
+_OFF = Verdict.OFF
 
 _ENOUGH = 16  # conflicts of the same two lines that are looked at closely
 _ASYNC_WRITERS = frozenset((Kind.COMPLETE_TX, Kind.COMPLETE_TX_REMOTE, Kind.REQUESTED))
@@ -79,12 +92,20 @@ class Accesses:
         flags = (WRITE if write else 0) | (ATOMIC if atomic else 0) | (SAME if same else 0)
         agent = who.agent
         number = self._state.records.add((agent, who.clock, who.origin, flags))
-        if self.predecessor is not None and cells.space is Space.GLOBAL:
+        if self.predecessor is not None and cells.space is _GLOBAL:
             self._early(self.predecessor, who, number, cells, write)
-        manners = self._manners(who, write, atomic)
+        plain = not write and (atomic or not (self._read_read and who.asynchronous))
+        manners = ATOMIC_WRITES if plain else EVERY  # that this one may conflict with
         parts = self._state.memory.parts(cells)
         for part in parts:
             shadow, place, pages, _, _ = part
+            if type(shadow) is DenseShadow and not flags & ~WRITE:
+                key = None if write else (agent.cluster, agent.column, _READ)
+                cta = who.origin.cta if agent.kind in _ASYNC_WRITERS else -1
+                touched = manners is EVERY or shadow.atomics
+                order = Order(agent.cluster, who.vector, self._entries, cta)
+                if shadow.entered(place, pages, number, key, order, touched):
+                    continue
             before = shadow.touches(place, pages, manners)
             conflict = before and self._after_touches(who, number, cells, part, before)
             if not conflict and not self._plainly_after(who, shadow.last_writes(place)):
@@ -93,7 +114,7 @@ class Accesses:
                 shadow.write(place, pages, number, before)
                 continue
             # Beside a write of the same bytes: what follows has to be ordered after both.
-            manner = Manner.ATOMIC_WRITE if write else Manner.ATOMIC_READ if atomic else Manner.READ
+            manner = _ATOMIC_WRITE if write else _ATOMIC_READ if atomic else _READ
             shadow.touch((agent.cluster, agent.column, manner), place, pages, number)
         return parts
 
@@ -151,14 +172,6 @@ class Accesses:
 
     # -- order ----------------------------------------------------------------------------------
 
-    def _manners(self, who: Who, write: bool, atomic: bool) -> tuple[Manner, ...]:
-        """Which accesses other than plain writes this one may conflict with."""
-        if write:
-            return EVERY
-        if atomic or not (self._read_read and who.asynchronous):
-            return ATOMIC_WRITES
-        return EVERY
-
     def _plainly_after(self, who: Who, numbers: Sequence[int]) -> bool:
         """Whether nothing more is to be said of writes: all are ordered before, by agents of the
         same cluster, and it does not matter whose they are."""
@@ -177,7 +190,7 @@ class Accesses:
     def _after_writes(self, who: Who, number: int, cells: Cells, part: Part) -> bool:
         """Whether there was a conflict."""
         conflict, shadow = False, part.shadow
-        asynchronous = self._other_cta is not Verdict.OFF and who.agent.kind in _ASYNC_WRITERS
+        asynchronous = self._other_cta is not _OFF and who.agent.kind in _ASYNC_WRITERS
         for earlier in shadow.last_writes(part.place):
             if earlier == 0:
                 self._unwritten(who, number, cells, part)
@@ -210,7 +223,7 @@ class Accesses:
             return who.view.knows(row, agent.cluster, column, clock)
         # Behind a read the fence may be anybody's on the way (S5).
         read = fenced and self._reads_anywhere and not flags & WRITE
-        shared = space is not Space.GLOBAL
+        shared = space is not _GLOBAL
         return read and shared and who.view.knows(ANYWHERE, agent.cluster, agent.column, clock)
 
     # -- findings -------------------------------------------------------------------------------
@@ -246,7 +259,7 @@ class Accesses:
         need = self.explain.need(before, now, who.view, cells.space, who.born)
         severity = self._severity(before)
         if _leave_the_same(before, now):
-            if self._same_value is Verdict.OFF:
+            if self._same_value is _OFF:
                 return True
             if self._same_value is Verdict.WARNING:
                 severity = Severity.WARNING
@@ -279,7 +292,7 @@ class Accesses:
         )
 
     def _unwritten(self, who: Who, number: int, cells: Cells, part: Part) -> None:
-        if cells.space is Space.GLOBAL or self._uninitialized is Verdict.OFF:
+        if cells.space is _GLOBAL or self._uninitialized is _OFF:
             return
         now = self._state.records.get(number)
         if now.writes:

@@ -40,6 +40,7 @@ class Mbarriers:
         self._written = switches.remote_scope is RemoteScope.AS_WRITTEN
         self._commit_releases = switches.commit_order is CommitOrder.RELEASE
         self._consumption = switches.consumption
+        self._consumed_first = switches.consumption is not Verdict.OFF
         self._fence_always = switches.init_fence is InitFence.ALWAYS
 
     # -- life -----------------------------------------------------------------------------------
@@ -77,7 +78,8 @@ class Mbarriers:
         warp.touch()
         barrier.uses[warp.number] = warp.clock, line
         message = warp.message()
-        self._initialized(barrier, message, warp, line, asynchronous=False)
+        if (warp.number, False) not in barrier.verified:
+            self._initialized(barrier, message, warp, line, asynchronous=False)
         self._consumed(barrier, message, warp, phase, line)
         warp.tells(key, line)
         if relaxed:
@@ -140,7 +142,9 @@ class Mbarriers:
         barrier = self._barrier(key)
         warp.touch()
         barrier.uses[warp.number] = warp.clock, line
-        self._initialized(barrier, warp.message(), warp, line, asynchronous=False)
+        message = warp.message()
+        if (warp.number, False) not in barrier.verified:
+            self._initialized(barrier, message, warp, line, asynchronous=False)
         if phase < 0:
             return
         far = cluster or not self._written
@@ -183,7 +187,7 @@ class Mbarriers:
     def _consumed(self, barrier: Barrier, view: Message, warp: Warp, phase: int, line: int) -> None:
         """Somebody observed the preceding phase before this arrive (B7)."""
         observed = barrier.observed
-        if phase < 1 or self._consumption is Verdict.OFF:
+        if phase < 1 or not self._consumed_first:
             return
         if view.knows(CAUSAL, observed.cluster, observed.column, phase):
             return

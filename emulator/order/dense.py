@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from schedgen.emulator.native.rows import Rows
 from schedgen.emulator.order.places import Place, different, fill
 
 Numbers = NDArray[np.int32]
@@ -52,14 +53,20 @@ class Dense:
 
     def found(self, groups: Place) -> list[int]:
         """The different numbers in whole groups, ascending."""
-        found = different(groups, self.numbers)
+        known = groups.known
+        if type(known) is Rows:  # as `different`, which is called very often
+            found = known.found(self.numbers)
+        else:
+            found = different(groups, self.numbers)
         if found is None:
             found = distinct(groups.get(self.numbers))
         return found if not found or found[0] >= 0 else self._resolved(found)
 
     def put(self, groups: Place, number: int) -> None:
         """Gives a number to whole groups."""
-        fill(groups, self.numbers, number)
+        known = groups.known
+        if type(known) is not Rows or known.put(self.numbers, number) is False:
+            fill(groups, self.numbers, number)
 
     def every(self) -> list[int]:
         """The different numbers of all cells."""

@@ -46,7 +46,7 @@ class Message(NamedTuple):
     def knows(self, row: int, cluster: int, column: int, clock: int) -> bool:
         """Whether an agent's access is known in the sense of a row."""
         rows = self.of(cluster)
-        return rows is not None and column < rows.shape[1] and bool(rows[row, column] >= clock)
+        return rows is not None and column < rows.shape[1] and rows.item(row, column) >= clock
 
 
 def empty(columns: int) -> Rows:

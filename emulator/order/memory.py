@@ -16,6 +16,9 @@ from schedgen.emulator.order.sparse import SparseShadow
 from schedgen.emulator.order.tensor_cells import TENSOR_CELLS, TENSOR_UNIT, outside, tensor_place
 from schedgen.emulator.order.tracker import Cells, Space
 
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_SHARED, _TENSOR, _GLOBAL = Space.SHARED, Space.TENSOR, Space.GLOBAL
+
 SHARED_BYTES = 228 * 1024
 """Shared memory of an SM of sm_90 and sm_100, CUDA C Programming Guide, compute capabilities."""
 _CHUNK = 20  # log2 of the bytes of global memory that share a shadow
@@ -75,17 +78,18 @@ class Memory:
         if isinstance(index, slice):
             if index.stop <= index.start:
                 return ()
-            if space is Space.GLOBAL:
+            if space is _GLOBAL:
                 return self._parts(cells)
             key = (space, cta, index.start, index.stop)
-        elif not index.size:
-            return ()
-        elif index.flags.writeable:
-            return self._parts(cells)
         else:
             key = (space, cta, id(index), -width)
         known = self._known.get(key)
         if known is None:
+            if not isinstance(index, slice):
+                if not index.size:
+                    return ()
+                if index.flags.writeable:
+                    return self._parts(cells)
             if len(self._known) >= _KEPT:
                 self._known.clear()
             known = self._known[key] = self._parts(cells), index  # which keeps its identity
@@ -93,9 +97,9 @@ class Memory:
 
     def _parts(self, cells: Cells) -> Sequence[Part]:
         space, cta, index, width = cells
-        if space is Space.GLOBAL:
+        if space is _GLOBAL:
             return self._global_parts(index, width)
-        tensor = space is Space.TENSOR
+        tensor = space is _TENSOR
         shadows = self._tensor if tensor else self._shared
         shadow = shadows.get(cta)
         if shadow is None:
@@ -173,7 +177,7 @@ _chunks: dict[tuple[int, int], tuple[object, Sequence[tuple[int, Place, int]]]] 
 
 def _where(index: NDArray[np.int64] | slice, width: int, space: Space) -> Place:
     """Where an access is in the shadow of a shared or a tensor memory."""
-    if space is Space.TENSOR:
+    if space is _TENSOR:
         return tensor_place(index, width)
     return place(index, width, SHARED_BYTES)
 
@@ -184,7 +188,7 @@ _places: dict[tuple[int, int, Space], tuple[object, Place, int]] = {}
 
 def _place(index: NDArray[np.int64] | slice, width: int, space: Space) -> tuple[Place, int]:
     """Where an access is in such a shadow, and the pages that it is in."""
-    if isinstance(index, slice) and space is Space.SHARED:
+    if isinstance(index, slice) and space is _SHARED:
         return _span(index.start, index.stop)
     if isinstance(index, slice) or index.flags.writeable:
         where = _where(index, width, space)

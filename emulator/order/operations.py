@@ -35,7 +35,14 @@ from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Cells, Queue, Space
 from schedgen.emulator.order.warps import Warp
 
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_WGMMA, _MMA, _TMEM_LOAD, _TMEM_STORE = Queue.WGMMA, Queue.MMA, Queue.TMEM_LOAD, Queue.TMEM_STORE
+_BULK_LOAD, _BULK_STORE = Queue.BULK_LOAD, Queue.BULK_STORE
+_CP_ASYNC, _STORE_ASYNC = Queue.CP_ASYNC, Queue.STORE_ASYNC
+_SHARED, _TENSOR = Space.SHARED, Space.TENSOR
+
 _TRACKED = frozenset((Queue.BULK_LOAD, Queue.STORE_ASYNC))
+_FINISHED = frozenset((Queue.CP_ASYNC, Queue.TMEM_LOAD))
 _PER_THREAD = frozenset((Queue.BULK_LOAD, Queue.BULK_STORE))
 """Copies that each lane issues for itself: those of one instruction are one access, as the lanes of
 a warp count as ordered. CuTe DSL compiles bulk stores that all lanes of a warp issue. Of tensor
@@ -124,6 +131,10 @@ class Operations:
         self._last_met: tuple[Sequence[Rows], Rows] = (), empty(0)
         self._literal = state.switches.bulk_clause is BulkClause.LITERAL
         self._strict = state.switches.async_scope is AsyncScope.STRICT
+        copies = {Queue.CP_ASYNC: Kind.COPY, Queue.STORE_ASYNC: Kind.STORE_ASYNC}
+        self._generic = {queue for queue, kind in copies.items() if kind in state.fenced}
+        """Operations in the generic proxy."""
+        self._accepts = state.switches.unwaited_load is UnwaitedLoad.ACCEPT
         self._by_chain = state.switches.product_order is ProductOrder.ACCUMULATOR
 
     def __getitem__(self, handle: int) -> Operation:
@@ -134,7 +145,7 @@ class Operations:
         operation = self._open.get(handle)
         if operation is None:
             return self._finished[handle][:2]
-        copies = operation.queue is Queue.CP_ASYNC
+        copies = operation.queue is _CP_ASYNC
         return (operation.warp, operation.clock) if copies else None
 
     def issue(
@@ -146,7 +157,7 @@ class Operations:
         self._next += 1
         if queue in _PER_THREAD and state.is_last(number, line):
             operation = self._open[handle] = self._copies[number].again()
-            if queue is Queue.BULK_LOAD:
+            if queue is _BULK_LOAD:
                 _, operation.clock = self._stream(operation.warp, queue, chain)
             return handle
         warp = state.warp(number)
@@ -155,7 +166,8 @@ class Operations:
         agents, clock = self._stream(warp, queue, chain)
         view = warp.message()
         if together:
-            others = [state.warp(other).message().rows for other in together if other != number]
+            every = state.each([other for other in together if other != number])
+            others = [other.message().rows for other in every]
             rows = met(view.rows, self._met(others)) if others else view.rows
             view = Message(view.cluster, rows, view.foreign)
         operation = Operation(warp, queue, origin, view, len(state.records), chain)
@@ -196,7 +208,7 @@ class Operations:
         end = barrier, phase
         operation.ends.append(end)
         held, operation.held = operation.held, []
-        only = len({cells.cta for cells, _, _ in held if cells.space is Space.SHARED}) == 1
+        only = len({cells.cta for cells, _, _ in held if cells.space is _SHARED}) == 1
         for access in held:
             if only or access[0].cta in (barrier.cta, -1):
                 self._complete_on(operation, end, access)
@@ -212,7 +224,7 @@ class Operations:
             else:
                 never = operation.warp.cluster.agent(Kind.BULK_WRITE, operation.warp.number)
                 self._enter(operation, never, NEVER, access)
-        if operation.queue in (Queue.CP_ASYNC, Queue.TMEM_LOAD):
+        if operation.queue in _FINISHED:
             self._finished[handle] = operation.warp, operation.clock, operation.origin
 
     def consumed(self, handle: int) -> None:
@@ -221,7 +233,7 @@ class Operations:
         counts = warp.counts
         origin.consumed = True
         counts.unconsumed.discard(clock)
-        if self._state.switches.unwaited_load is UnwaitedLoad.ACCEPT:
+        if self._accepts:
             done = min(counts.unconsumed, default=counts.loads + 1) - 1
             warp.tensor_done(warp.cluster.agent(Kind.TMEM_LOAD, warp.number), done)
 
@@ -230,36 +242,34 @@ class Operations:
     def _stream(self, warp: Warp, queue: Queue, chain: Hashable) -> tuple[tuple[Agent, ...], int]:
         """The agents of an operation, and its number."""
         counts, cluster, owner = warp.counts, warp.cluster, warp.number
-        match queue:
-            case Queue.BULK_LOAD | Queue.STORE_ASYNC:
-                counts.requested += 1
-                return (), counts.requested
-            case Queue.BULK_STORE:
-                agents = cluster.agent(Kind.BULK_READ, owner), cluster.agent(Kind.BULK_WRITE, owner)
-                return agents, counts.bulk_groups + 1
-            case Queue.MMA:
-                counts.queued += 1
-                queued, issued = cluster.queue(owner, chain if self._by_chain else None)
-                warp.tensor_done(issued, counts.queued)
-                return (queued,), counts.queued
-            case Queue.TMEM_LOAD:
-                counts.loads += 1
-                counts.unconsumed.add(counts.loads)
-                return (cluster.agent(Kind.TMEM_LOAD, owner),), counts.loads
-            case Queue.TMEM_STORE:
-                counts.stores += 1
-                return (cluster.agent(Kind.TMEM_STORE, owner),), counts.stores
-            case Queue.WGMMA:
-                group = cluster.agent(Kind.WGMMA, (warp.cta, warp.group))
-                return (group,), counts.wgmma_groups + 1
-            case Queue.CP_ASYNC:
-                counts.copies += 1
-                return (cluster.copies(owner)[0],), counts.copies
+        if queue is _WGMMA:
+            group = cluster.agent(Kind.WGMMA, (warp.cta, warp.group))
+            return (group,), counts.wgmma_groups + 1
+        if queue is _MMA:
+            counts.queued += 1
+            queued, issued = cluster.queue(owner, chain if self._by_chain else None)
+            warp.tensor_done(issued, counts.queued)
+            return (queued,), counts.queued
+        if queue is _TMEM_LOAD:
+            counts.loads += 1
+            counts.unconsumed.add(counts.loads)
+            return (cluster.agent(Kind.TMEM_LOAD, owner),), counts.loads
+        if queue is _TMEM_STORE:
+            counts.stores += 1
+            return (cluster.agent(Kind.TMEM_STORE, owner),), counts.stores
+        if queue is _BULK_STORE:
+            agents = cluster.agent(Kind.BULK_READ, owner), cluster.agent(Kind.BULK_WRITE, owner)
+            return agents, counts.bulk_groups + 1
+        if queue is _CP_ASYNC:
+            counts.copies += 1
+            return (cluster.copies(owner)[0],), counts.copies
+        counts.requested += 1
+        return (), counts.requested
 
     def _complete_on(self, operation: Operation, end: tuple[Barrier, int], access: Held) -> None:
         barrier, phase = end
         agent, clock = barrier.complete, phase + 1
-        if operation.queue is Queue.STORE_ASYNC:
+        if operation.queue is _STORE_ASYNC:
             agent = barrier.stores()
         elif self._literal:
             owner = operation.warp.number, barrier.owner
@@ -292,7 +302,7 @@ class Operations:
         if vector is None:
             vector = operation.vectors[cells.space] = self._vector(operation, cells.space)
         who = operation.who
-        if who is None or who.agent is not agent or who.clock != clock or who.vector is not vector:
+        if who is None or who[0] is not agent or who[1] != clock or who[3] is not vector:
             who = operation.who = Who(
                 agent, clock, operation.origin, vector, operation.view,
                 agent.kind not in self._state.fenced, operation.born,
@@ -303,24 +313,20 @@ class Operations:
 
     def _vector(self, operation: Operation, space: Space) -> NDArray[np.int32]:
         rows, cluster = operation.view.rows, operation.warp.cluster
-        if space is Space.TENSOR:
+        if space is _TENSOR:
             return self._after_tensor(operation, cluster)
-        if self._in_generic_proxy(operation.queue):
+        if operation.queue in self._generic:
             return rows[CAUSAL]
-        fenced = rows[FENCED if space is Space.SHARED else FENCED_GLOBAL]
+        fenced = rows[FENCED if space is _SHARED else FENCED_GLOBAL]
         after = rows[CAUSAL].copy()
         np.copyto(after, fenced, where=cluster.fenced[: rows.shape[1]])
         return after
-
-    def _in_generic_proxy(self, queue: Queue) -> bool:
-        kind = {Queue.CP_ASYNC: Kind.COPY, Queue.STORE_ASYNC: Kind.STORE_ASYNC}.get(queue)
-        return kind is not None and kind in self._state.fenced
 
     def _after_tensor(self, operation: Operation, cluster: Cluster) -> NDArray[np.int32]:
         """mma, cp and shift are also ordered after those that were merely issued (C2, C7b): all in
         one queue, or with `ProductOrder.ACCUMULATOR` those of the same chain, and copies."""
         done = operation.view.rows[TENSOR]
-        if operation.queue is not Queue.MMA:
+        if operation.queue is not _MMA:
             return done
         after = done.copy()
         for queue, issued, chain, _ in cluster.queues:

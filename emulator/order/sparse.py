@@ -11,6 +11,9 @@ from schedgen.emulator.order.dense import Dense
 from schedgen.emulator.order.places import Blocks, Place
 from schedgen.emulator.order.shadow import Key, Layer, Manner, Touches, pages_of
 
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_READ, _ATOMIC_WRITE = Manner.READ, Manner.ATOMIC_WRITE
+
 _TOGETHER = 4
 _GROUP = (1 << _TOGETHER) - 1
 """Pages that share a list of entries: boxes have rows far apart, in many pages."""
@@ -58,7 +61,7 @@ class SparseShadow:
         return [0] if self._written is None else self._written.found(place)
 
     def touches(self, place: Place, pages: int, manners: tuple[Manner, ...]) -> Touches:
-        if Manner.READ not in manners and not self._atomics:
+        if _READ not in manners and not self._atomics:
             return []
         near = [entry for entry in self._near(pages) if entry.key[2] in manners]
         if not near:
@@ -95,7 +98,7 @@ class SparseShadow:
         entry = self._entries[name] = _Entry(key, place, pages, number, name)
         for page in _numbers(pages):
             self._pages.setdefault(page, {})[name] = entry
-        self._atomics |= key[2] is Manner.ATOMIC_WRITE
+        self._atomics |= key[2] is _ATOMIC_WRITE
 
     def accessed(self, *, write: bool) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Cells that were written, or only read or read before they were written: the first ones
@@ -104,7 +107,7 @@ class SparseShadow:
             bounds = np.diff(self._written.numbers != 0, prepend=False, append=False).nonzero()[0]
             yield bounds[::2], bounds[1::2]
         for entry in self._entries.values():
-            if (entry.key[2] is Manner.ATOMIC_WRITE) == write:
+            if (entry.key[2] is _ATOMIC_WRITE) == write:
                 starts, width = entry.place.spans()
                 yield starts, starts + width
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from schedgen.emulator.machine.switches import CopyProxy, StoreProxy, Switches
 from schedgen.emulator.order.agents import FENCED, Cluster, Kind
@@ -56,7 +56,8 @@ class State:
 
     def warp(self, number: int) -> Warp:
         """A warp by its number in the launch, that does something."""
-        self._last.pop(number, None)
+        if self._last:
+            self._last.pop(number, None)
         known = self.warps.get(number)
         if known is None:
             cta, local = divmod(number, self._warps_per_cta)
@@ -65,6 +66,15 @@ class State:
             known = Warp(number, cta, group, cluster, self.switches)
             self.warps[number] = known
         return known
+
+    def each(self, numbers: Sequence[int]) -> list[Warp]:
+        """Several of them."""
+        if not self._last:
+            try:
+                return [self.warps[number] for number in numbers]
+            except KeyError:
+                pass  # one does something for the first time
+        return [self.warp(number) for number in numbers]
 
     def note(self, warp: int, line: int) -> None:
         """A warp has just executed a line for one of its lanes."""
@@ -89,6 +99,5 @@ class State:
     def origin(self, warp: Warp, line: int, queue: Queue | None = None) -> Origin:
         """A warp executes a line. Its clock must be a fresh one (`Warp.touch`)."""
         key = warp.number, line
-        iteration = self._iterations.get(key, -1) + 1
-        self._iterations[key] = iteration
+        iteration = self._iterations[key] = self._iterations.get(key, -1) + 1
         return Origin(warp.number, warp.cta, line, iteration, warp.clock, queue)

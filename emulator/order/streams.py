@@ -8,6 +8,9 @@ from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Queue
 from schedgen.emulator.order.warps import Warp
 
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_WGMMA = Queue.WGMMA
+
 
 class Streams:
     """Commits and waits of groups; a wait concerns only operations of the warp itself (T8, C9), or
@@ -29,7 +32,7 @@ class Streams:
 
     def group_commit(self, warp: Warp, queue: Queue) -> None:
         """wgmma.commit_group and cp.async.commit_group."""
-        if queue is Queue.WGMMA:
+        if queue is _WGMMA:
             warp.counts.wgmma_groups += 1
         else:
             warp.counts.copy_groups.append(warp.counts.copies)
@@ -37,7 +40,7 @@ class Streams:
     def group_wait(self, warp: Warp, queue: Queue, pending: int) -> None:
         """wgmma.wait_group and cp.async.wait_group."""
         counts = warp.counts
-        if queue is Queue.WGMMA:
+        if queue is _WGMMA:
             agent = warp.cluster.agent(Kind.WGMMA, (warp.cta, warp.group))
             self._complete(warp, agent, counts.wgmma_groups - pending)
             return

@@ -44,7 +44,8 @@ def tensor_place(index: NDArray[np.int64] | slice, width: int) -> Place:
     whole = index.size % _TOGETHER == 0 and not (first // COLUMNS % _TOGETHER).any()
     if whole and (lanes.ravel() == index).all():
         return place(inside(first), width * _TOGETHER, TENSOR_CELLS)
-    cells = np.unique(inside((index[:, None] + np.arange(width)).ravel()))
+    every = np.sort(inside((index[:, None] + np.arange(width)).ravel()))
+    cells = every[np.concatenate([[True], every[1:] != every[:-1]])]
     starts = np.concatenate([[True], np.diff(cells) != 1]).nonzero()[0]
     lengths = np.diff(starts, append=cells.size)
     if (lengths == lengths[0]).all():

@@ -19,10 +19,13 @@ from numpy.typing import NDArray
 from schedgen.emulator.order.knowledge import CAUSAL
 from schedgen.emulator.order.memory import Part
 from schedgen.emulator.order.records import SAME, WRITE
-from schedgen.emulator.order.shadow import ATOMIC_WRITES, EVERY, Manner, Touches
+from schedgen.emulator.order.shadow import ATOMIC_WRITES, EVERY, DenseShadow, Manner, Touches
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Cells
 from schedgen.emulator.order.warps import Warp
+
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_READ = Manner.READ
 
 _TRIED = 4
 """Times that it is tried to look at a line's accesses at once."""
@@ -71,13 +74,13 @@ class Together:
         """Whether all that was in the place of each warp is ordered before it."""
         if self._apart.get(line, 0) >= _TRIED:
             return False
-        knowing = self._warps = [self._state.warp(number) for number in warps]
+        knowing = self._warps = self._state.each(warps)
         place = self._place = self._where(cells, whole)
         rows = [warp.touch()[CAUSAL] for warp in knowing]
         cluster = knowing[0].cluster.number
         self._before = ()
         if not write:
-            known = self._each_knows(cluster, rows, {*_read(place.whole)}) or all(
+            known = self._all(cluster, rows, {*_read(place.whole)}) or all(
                 map(self._known, repeat(cluster), rows, map(_read, place.parts))
             )
         elif self._alike % _ALIKE == 0 and self._all_know(cluster, rows, place.whole):
@@ -98,13 +101,25 @@ class Together:
         touches = whole.shadow.touches(whole.place, whole.pages, EVERY)
         self._before = [(whole, touches)]
         self._alike = 0
-        return self._each_knows(cluster, rows, _numbers(whole, touches))
+        return self._all(cluster, rows, _numbers(whole, touches))
 
-    def _each_knows(
+    def _all(
         self, cluster: int, rows: Sequence[NDArray[np.int32]], numbers: Collection[int]
     ) -> bool:
+        """Whether all who know what rows say come after some accesses."""
         if len(numbers) <= _FEW:
-            return all(self._known(cluster, row, numbers) for row in rows)
+            entries = self._state.records.entries
+            for number in numbers:
+                if number == 0:
+                    continue
+                agent, clock, _, _ = entries[number]
+                column = agent.column
+                if number == _NOBODY or agent.cluster != cluster:
+                    return False
+                for row in rows:
+                    if column >= row.size or row.item(column) < clock:
+                        return False
+            return True
         size = min(row.size for row in rows)
         return self._known(cluster, reduce(np.minimum, [row[:size] for row in rows]), numbers)
 
@@ -114,15 +129,18 @@ class Together:
         for part, touches in self._before:
             if touches:
                 part.shadow.write(part.place, part.pages, 0, touches)
+        entries = state.records.entries
         for warp, part, left in zip(self._warps, self._place.parts, same, strict=True):
-            flags = (WRITE if write else 0) | (SAME if left else 0)
-            agent = warp.agent
-            access = state.records.add((agent, warp.clock, state.origin(warp, line), flags))
+            agent, access = warp.agent, len(entries)
+            shadow, place, pages, _, _ = part
             if write:
-                part.shadow.write(part.place, part.pages, access, ())
+                flags = WRITE | SAME if left else WRITE
+                if type(shadow) is not DenseShadow or not shadow.written_over(place, access):
+                    shadow.write(place, pages, access, ())
             else:
-                key = agent.cluster, agent.column, Manner.READ
-                part.shadow.touch(key, part.place, part.pages, access)
+                flags = SAME if left else 0
+                shadow.touch((agent.cluster, agent.column, _READ), place, pages, access)
+            entries.append((agent, warp.clock, state.origin(warp, line), flags))
 
     def _where(self, cells: Sequence[Cells], whole: Cells) -> _Place:
         """Where warps access, which is remembered with the array that has all of it."""

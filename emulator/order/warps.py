@@ -27,6 +27,9 @@ from schedgen.emulator.order.knowledge import (
 )
 from schedgen.emulator.order.tracker import Space
 
+# Python 3.11 takes as long to find a member in its enumeration as for several calls.
+_SHARED, _GLOBAL = Space.SHARED, Space.GLOBAL
+
 CTA_SCOPE, CLUSTER_SCOPE, GPU_SCOPE = range(3)
 _REMEMBERED = 64  # completions that the explanation of a race can look back to
 
@@ -90,6 +93,8 @@ class Warp:
         self.released: list[Message | None] = [None, None, None]
         self.pending: list[Message | None] = [None, None, None]
         self._foreign: dict[int, Rows] = {}
+        self._said = Message(cluster.number, self.rows, self._foreign)
+        """What it said last."""
         self._lent = False
         self._implied = switches.tensor_fences is TensorFences.IMPLIED
         self._anywhere = switches.fence_position is FencePosition.ANYWHERE
@@ -111,11 +116,14 @@ class Warp:
     def message(self) -> Message:
         """Everything the warp knows and did so far."""
         self._lent = True
-        return Message(self.cluster.number, self.rows, self._foreign)
+        return self.now()
 
     def now(self) -> Message:
         """The same, to be looked at before the warp goes on."""
-        return Message(self.cluster.number, self.rows, self._foreign)
+        said = self._said
+        if said.rows is not self.rows or said.foreign is not self._foreign:
+            said = self._said = Message(self.cluster.number, self.rows, self._foreign)
+        return said
 
     def relaxed(self, scope: int) -> Message:
         """What travels with a relaxed arrive or write: what a fence let go before it (K4), tcgen05
@@ -169,8 +177,11 @@ class Warp:
 
     def know(self, row: int, agent: Agent, clock: int) -> None:
         """Sets one entry, unless more is known already."""
-        rows = self.rows = widen(self.touch(), agent.column + 1)
-        rows[row, agent.column] = max(rows[row, agent.column], clock)
+        rows, column = self.touch(), agent.column
+        if rows.shape[1] <= column:
+            rows = self.rows = widen(rows, column + 1)
+        if rows.item(row, column) < clock:
+            rows[row, column] = clock
 
     # -- fences and completions of its own ------------------------------------------------------
 
@@ -179,10 +190,10 @@ class Warp:
         followed by asynchronous accesses. cp.async that it observed through an mbarrier, and
         st.async, count too: no thread performs them, so there is no other place for their fence."""
         self.rows = widen(self.touch(), self.cluster.capacity)
-        if space is not Space.GLOBAL:
+        if space is not _GLOBAL:
             self._fence_row(FENCED)
             np.maximum(self.rows[ANYWHERE], self.rows[CAUSAL], out=self.rows[ANYWHERE])
-        if space is not Space.SHARED:
+        if space is not _SHARED:
             self._fence_row(FENCED_GLOBAL)
         self._lent = True  # later accesses are not fenced: they need another clock
 

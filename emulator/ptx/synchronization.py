@@ -16,6 +16,8 @@ _WORDS = {
 }  # fmt: skip
 """Words by opcode; an instruction of it that has one orders something."""
 _MEMORY = frozenset({"ld", "st", "red", "atom", "multimem"})
+OPCODES = _ALWAYS | _MEMORY | _WORDS.keys()
+"""All opcodes of instructions that may synchronize."""
 _ORDERS = frozenset({"acquire", "release", "acq_rel"})
 _WAITS = frozenset({"try_wait", "wait_group", "wait_all", "wait"})
 

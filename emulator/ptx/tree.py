@@ -105,6 +105,8 @@ def registers_of(operand: Operand) -> Iterator[str]:
 def touched(operand: Operand) -> Iterator[str]:
     """All registers that an operand has, those of addresses, too."""
     match operand:
+        case Address(Register(name), _, ()):  # most are like this
+            yield name
         case Address(base, _, coordinates):
             for part in (base, *coordinates):
                 if part is not None:

@@ -112,8 +112,10 @@ def test_integers_wrap_or_saturate() -> None:
 def test_accumulators_of_both_float_types() -> None:
     product = np.array([[1.5, -2.0]], np.float32)
     old = np.array([[8.0, 4.0]], np.float32).view(np.uint32)
-    assert accumulate(product, old, "f32").view(np.float32).tolist() == [[9.5, 2.0]]
-    assert accumulate(product, old, "f32", scale=3).view(np.float32).tolist() == [[2.5, -1.5]]
+    assert accumulate(product.copy(), old, "f32").view(np.float32).tolist() == [[9.5, 2.0]]
+    assert accumulate(product.copy(), old, "f32", scale=3).view(np.float32).tolist() == [
+        [2.5, -1.5]
+    ]
     half = np.array([[0xABCD0000 | 0x3C00, 0x3C00]], np.uint32)  # 1.0, with rubbish above
     found = accumulate(product, half, "f16")
     assert (found >> 16 == 0).all()
