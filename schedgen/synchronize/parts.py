@@ -29,7 +29,8 @@ class Signal:
 class Handoff:
     """``target`` waits until ``signal`` has been given for ``number``.
 
-    ``allocation`` and ``fills`` say why: the target uses what was written, or writes over it.
+    ``allocation`` and ``fills`` say why: the target uses what was written, or writes over it; or a
+    ``later`` operation of its role does, for which the target waits as well.
     """
 
     signal: Signal
@@ -37,18 +38,20 @@ class Handoff:
     number: Number
     allocation: str
     fills: bool
+    later: str = ""
 
     @property
     def reason(self) -> Reason:
         """Why the target waits."""
         kind = ReasonKind.USES if self.fills else ReasonKind.OVERWRITES
-        return Reason(kind, (self.target, self.allocation))
+        return Reason(kind, (self.later or self.target, self.allocation))
 
     @property
     def protects(self) -> Reason:
         """The same with what has to come first."""
         kind = ReasonKind.USES_AFTER if self.fills else ReasonKind.OVERWRITES_AFTER
-        return Reason(kind, (self.target, self.allocation, self.signal.operation))
+        user = self.later or self.target
+        return Reason(kind, (user, self.allocation, self.signal.operation))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 of it, so that nothing has to be derived again.
 
     LA c of 3 -> MMA[0] c uses sA        MMA[0] waits for the number c that LA gives, one of 3
+    LS c of 3 -> MMA[0] c uses sS for E  the same, for what a later operation of its role uses
     fence.proxy.async of PUT[0]          right behind it, or before it, as that fence always is
     wgmma.fence of MMA[0], first         in the first iteration of a tile
     wait_group of MMA[0]
@@ -26,7 +27,7 @@ from schedgen.reasons import Reason, ReasonKind
 from schedgen.synchronize.parts import Fenced, Handoff, Meeting, Paced, Signal, Synchronization
 
 _NUMBER = re.compile(r"(\d*)([ct])([+-]\d+)?")
-_HANDOFF = re.compile(r"(\S+) (\S+) of (\d+) -> (\S+) (\S+) (uses|overwrites) (\S+)")
+_HANDOFF = re.compile(r"(\S+) (\S+) of (\d+) -> (\S+) (\S+) (uses|overwrites) (\S+)(?: for (\S+))?")
 _WAIT_GROUP = re.compile(r"wait_group of (\S+)")
 _FENCE = re.compile(r"(\S+) of (\S+?)(, first)?")
 _MEETING = re.compile(r"(role|warp) meeting of (\S+?)(, first)?")
@@ -40,7 +41,8 @@ def lines(made: Synchronization) -> Iterator[str]:
     for h in made.handoffs:
         what = "uses" if h.fills else "overwrites"
         signal = f"{h.signal.operation} {h.signal.number.text} of {h.signal.slots}"
-        yield f"{signal} -> {h.target} {h.number.text} {what} {h.allocation}"
+        later = f" for {h.later}" if h.later else ""
+        yield f"{signal} -> {h.target} {h.number.text} {what} {h.allocation}{later}"
     for fenced in made.fences:
         yield f"{fenced.kind.value} of {fenced.operation}{_first(fenced.guard)}"
     for operation in made.wait_groups:
@@ -65,9 +67,10 @@ def synchronization(text: Iterable[str]) -> Synchronization:
 
 def _with(made: Synchronization, line: str) -> Synchronization:
     if found := _HANDOFF.fullmatch(line):
-        name, given, slots, target, number, what, allocation = found.groups()
+        name, given, slots, target, number, what, allocation, later = found.groups()
         signal = Signal(name, _number(given), int(slots))
-        handoff = Handoff(signal, target, _number(number), allocation, what == "uses")
+        uses = what == "uses"
+        handoff = Handoff(signal, target, _number(number), allocation, uses, later or "")
         return replace(made, handoffs=(*made.handoffs, handoff))
     if found := _WAIT_GROUP.fullmatch(line):
         return replace(made, wait_groups=(*made.wait_groups, found[1]))

@@ -9,7 +9,7 @@ again if the rest still orders everything, and the way that does it is kept as t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -36,7 +36,7 @@ from schedgen.synchronize.pacing import check_units, paced
 from schedgen.synchronize.parts import Fenced, Handoff, Signal, Synchronization
 from schedgen.synchronize.phases import phases_apart
 from schedgen.synchronize.reduce import leave_out
-from schedgen.synchronize.share import sharings
+from schedgen.synchronize.share import gatherings, sharings
 
 
 @dataclass(frozen=True)
@@ -188,8 +188,10 @@ class _Synthesis:
         self._fence_registers()
         for conflict in self.conflicts:
             self._order(conflict)
-        self._share()
+        self._do_with(sharings)
         self.made = leave_out(self.layout, self.made, self.conflicts)
+        if self._do_with(gatherings):
+            self.made = leave_out(self.layout, self.made, self.conflicts)
         self.made = meet(self.layout, self.made)
         program, self.made = phases_apart(self.layout, self.made)
         program = replace(program, removals=tuple(self._removals(program)))
@@ -313,12 +315,16 @@ class _Synthesis:
             for way in orders.ordered(conflict) or ():
                 yield Removal(*pair, conflict.first.allocation, way.explain())
 
-    def _share(self) -> None:
-        """Does without signals that a later one can stand for."""
-        options = iter(sharings(self.layout, self.made))
+    def _do_with(
+        self, ways: Callable[[Layout, Synchronization], Iterable[Synchronization]]
+    ) -> bool:
+        """Takes all ``ways`` to do with less that leave all in order; whether there was one."""
+        found = False
+        options = iter(ways(self.layout, self.made))
         while (fewer := next(options, None)) is not None:
             orders = self._orders(fewer)
             ordered = all(orders.ordered(conflict) is not None for conflict in self.conflicts)
             if ordered and not any(deadlock_findings(orders.graph)):
-                self.made = fewer
-                options = iter(sharings(self.layout, self.made))
+                self.made, found = fewer, True
+                options = iter(ways(self.layout, self.made))
+        return found
