@@ -10,6 +10,7 @@ from schedgen.codegen.dtypes import scalar_type
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.ir import Code, Name, Stage, code
 from schedgen.codegen.names import Names, element_name
+from schedgen.codegen.numbered import NumberedBarriers
 from schedgen.codegen.running import Iteration, Running
 from schedgen.conditional import conditions
 from schedgen.elements import named, whole_scalars
@@ -18,7 +19,7 @@ from schedgen.kernel import Kernel, Operation, Piece, Region, Space
 from schedgen.layouts import DTYPE_BITS, panel_bytes
 from schedgen.program.added import is_added, ran
 from schedgen.program.claims import RING, claims
-from schedgen.program.model import Program, RoleProgram, Wait
+from schedgen.program.model import Program, RoleProgram
 from schedgen.program.operations import Access
 from schedgen.program.warpgroups import Warpgroups
 from schedgen.ragged import left_out
@@ -288,46 +289,9 @@ class Plan:
         return sum(self.program.barrier[name].slots for name in self.mbarriers)
 
     @cached_property
-    def meeting_ids(self) -> dict[str, int]:
-        """Role whose warps meet -> the barrier of the hardware that it uses; all threads use 0."""
-        meetings = {b.name for b in self.program.barriers if b.kind == "role"}
-        roles = [
-            role.name
-            for role in self.program.roles
-            if any(isinstance(s.action, Wait) and s.action.barrier in meetings for s in role.steps)
-        ]
-        return {role: number for number, role in enumerate(roles, 1)}
-
-    @cached_property
-    def pace_ids(self) -> dict[str, int]:
-        """Barrier of pace -> the first of its barriers of the hardware, behind those of meetings.
-
-        Raises EmitError if there are not so many.
-        """
-        number = 1 + len(self.meeting_ids)
-        found: dict[str, int] = {}
-        for barrier in self.program.barriers:
-            if barrier.kind == "pace":
-                found[barrier.name] = number
-                number += barrier.slots
-        if number > self.program.capacities.named_barriers:
-            raise EmitError(
-                f"{number} numbered barriers are needed, there are "
-                f"{self.program.capacities.named_barriers}; fix: keep an order on fewer units "
-                "(--pace)"
-            )
-        return found
-
-    def pace_threads(self, barrier: str) -> int:
-        """Threads that take part in each phase of a barrier of pace: those that arrive and those
-        that wait.
-        """
-        waiting = (
-            32 * role.warps
-            for role in self.program.roles
-            if any(isinstance(s.action, Wait) and s.action.barrier == barrier for s in role.steps)
-        )
-        return self.program.barrier[barrier].arrivals + sum(waiting)
+    def numbered(self) -> NumberedBarriers:
+        """Those that the hardware numbers."""
+        return NumberedBarriers(self.program)
 
     def check_words(self, more: int) -> None:
         """Whether the barriers and ``more`` words fit before the buffers."""

@@ -64,7 +64,8 @@ class Barriers:
             source.add(f"cute.arch.mbarrier_wait({at}, {skipped // barrier.slots % 2})")
 
     def meet(self, source: Source, role: RoleProgram, step: Step) -> bool:
-        """Writes the meeting of a role's warps or of each of them, if ``step`` is part of one.
+        """Writes the meeting of a role's warps, of each of them, or of those of several roles, if
+        ``step`` is part of one.
 
         Arriving and waiting are one instruction, which stands where the wait does.
         """
@@ -81,7 +82,9 @@ class Barriers:
         if isinstance(action, Wait) and barrier.kind == "warp":
             source.add("cute.arch.sync_warp()")
         elif isinstance(action, Wait):
-            number = self.plan.meeting_ids[role.name]
+            number = self.plan.numbered.meeting(role, barrier)
+            if barrier.kind == "roles":
+                source.comment(barrier.name)
             source.add(
                 f"cute.arch.barrier(barrier_id={number}, number_of_threads={barrier.arrivals})"
             )
@@ -96,7 +99,8 @@ class Barriers:
             raise EmitError(
                 f"'{barrier.name}' has {barrier.slots} slots, a barrier of pace has one"
             )
-        number, threads = self.plan.pace_ids[barrier.name], self.plan.pace_threads(barrier.name)
+        numbered = self.plan.numbered
+        number, threads = numbered.of_pace[barrier.name], numbered.pace_threads(barrier.name)
         source.put(Numbered(number, threads, waits=isinstance(action, Wait)))
         return True
 

@@ -55,7 +55,9 @@ def without_fence(*kinds: FenceKind) -> Maker:
 
 
 def without_meeting(program: Program) -> Iterator[Change]:
-    """Leaves out a meeting of a role's warps, or of the threads of each, with its barrier."""
+    """Leaves out a meeting of a role's warps, of several roles', or of the threads of each, with
+    its barrier.
+    """
     for barrier in program.barriers:
         if barrier.kind in MEETINGS:
             roles = tuple(_without_barrier(role, barrier.name) for role in program.roles)
@@ -73,10 +75,42 @@ def narrow_meeting(program: Program) -> Iterator[Change]:
             yield Change(f"each warp alone: {barrier.name}", replace(program, barriers=barriers))
 
 
+def lonely_meeting(program: Program) -> Iterator[Change]:
+    """The warps of one role meet alone, and those of the others without them, where all have to."""
+    for barrier in program.barriers:
+        for role in program.roles if barrier.kind == "roles" else ():
+            threads = sum(
+                step.action.count
+                for step in role.steps
+                if isinstance(step.action, Arrive) and step.action.barrier == barrier.name
+            )
+            if threads:
+                alone = replace(barrier, name=f"{role.name} alone", kind="role", arrivals=threads)
+                others = replace(barrier, arrivals=barrier.arrivals - threads)
+                roles = (_at(r, barrier, alone) if r is role else r for r in program.roles)
+                barriers = (b if b != barrier else others for b in program.barriers)
+                changed = replace(program, roles=tuple(roles), barriers=(*barriers, alone))
+                yield Change(f"{role.name} alone: {barrier.name}", changed)
+
+
 def without_pace(program: Program) -> Iterator[Change]:
     """Leaves all orders of pace out, which no other order may rest on."""
     if program.paced:
         yield Change(f"without the order on {', '.join(program.paced)}", unpaced(program))
+
+
+def _at(role: RoleProgram, barrier: Barrier, other: Barrier) -> RoleProgram:
+    """``role`` with its steps at ``barrier`` at another one."""
+
+    def moved(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        return tuple(
+            replace(step, action=replace(step.action, barrier=other.name))
+            if isinstance(step.action, Arrive | Wait) and step.action.barrier == barrier.name
+            else step
+            for step in steps
+        )
+
+    return replace(role, before=moved(role.before), loop=moved(role.loop), after=moved(role.after))
 
 
 def _without_barrier(role: RoleProgram, name: str) -> RoleProgram:

@@ -73,6 +73,7 @@ OPERATORS = (
     _operator("meeting removed", "", steps.without_meeting, RACE),
     _operator("pace removed", "", steps.without_pace),
     _operator("meeting of each warp", "", steps.narrow_meeting, RACE),
+    _operator("meeting of one role", "", steps.lonely_meeting, RACE),
     _operator("barrier", "M12", steps.wrong_barrier, RACE, PHASE, DEADLOCK, COUNT),
     _operator("registers", "M13", sizes.too_many_registers, CAPACITY),
     _operator("bytes", "M14", sizes.wrong_bytes, COUNT, DEADLOCK),

@@ -173,17 +173,19 @@ class Comparison(Runs, Gaps):
         self.turns.append((self.awaited.pop(tensor_of(operation)), event))
 
     def _meets(self, barrier: str) -> bool:
-        """Whether threads of the role meet there: one instruction arrives and waits."""
+        """Whether threads of the role, maybe with others, meet there: one instruction arrives and
+        waits.
+        """
         return self.footprints.program.barrier[barrier].kind in MEETINGS
 
     def _meet(self, one: Expected, action: Wait) -> None:
         assert self.role is not None
-        if self.footprints.program.barrier[action.barrier].kind == "warp":
+        barrier = self.footprints.program.barrier[action.barrier]
+        if barrier.kind == "warp":
             self.who(self.take("bar.warp.sync", one.text), "all", one.text)
             return
-        number = self.footprints.plan.meeting_ids[self.role.name]
-        threads = self.footprints.program.barrier[action.barrier].arrivals
-        self._numbered(one, "bar.sync", (np.array(number), np.array(threads)))
+        number = self.footprints.plan.numbered.meeting(self.role, barrier)
+        self._numbered(one, "bar.sync", (np.array(number), np.array(barrier.arrivals)))
 
     def _numbered(self, one: Expected, kind: str, wanted: tuple[Array, ...]) -> None:
         """An instruction of all threads at a numbered barrier: which, and for how many threads."""
@@ -201,7 +203,7 @@ class Comparison(Runs, Gaps):
             return False
         assert self.case is not None
         number = footprints.numbered(action.barrier, action.number, self.case, one.iteration)
-        wanted = number, np.array(footprints.plan.pace_threads(action.barrier))
+        wanted = number, np.array(footprints.plan.numbered.pace_threads(action.barrier))
         self._numbered(one, "bar.sync" if isinstance(action, Wait) else "bar.arrive", wanted)
         return True
 

@@ -74,7 +74,7 @@ class Footprints:
     def numbered(self, name: str, number: Number, case: Case, iteration: Turn | None) -> Array:
         """Which barrier of the hardware is that of a number."""
         slots = self.program.barrier[name].slots
-        return self.plan.pace_ids[name] + self.number(number, case, iteration).array % slots
+        return self.plan.numbered.of_pace[name] + self.number(number, case, iteration).array % slots
 
     def of(self, operation: str, case: Case, iteration: Turn | None) -> list[Footprint]:
         """All that an operation accesses in shared and tensor memory. What masks blocks that are

@@ -93,10 +93,10 @@ class Surroundings:
         return Frame(what, f"setmaxnreg.{direction}", values=(step.registers,))
 
     def _grant(self, step: Grant) -> Frame:
-        barrier = step.barrier
-        number = self.plan.pace_ids[barrier] + step.number % self.program.barrier[barrier].slots
+        barrier, numbered = step.barrier, self.plan.numbered
+        number = numbered.of_pace[barrier] + step.number % self.program.barrier[barrier].slots
         what = f"arrive for number {step.number} of '{barrier}', which no step provides"
-        return Frame(what, "bar.arrive", values=(number, self.plan.pace_threads(barrier)))
+        return Frame(what, "bar.arrive", values=(number, numbered.pace_threads(barrier)))
 
     def _leave(self, step: Finish | Fence) -> Iterator[Frame]:
         if isinstance(step, Fence):

@@ -140,13 +140,19 @@ def _relied(way: Way) -> Iterator[Reason]:
                 yield Reason(ReasonKind.GROUP_AWAITED, (part_of(step.action.operation)[0],))
             case ReasonKind.BARRIER:
                 (barrier,) = arc.why.subjects
-                meets = {"role": ReasonKind.ROLE_MEETS, "warp": ReasonKind.WARPS_MEET}
-                yield Reason(meets.get(known[barrier].kind, arc.why.kind), (barrier,))
+                yield Reason(_MEETS.get(known[barrier].kind, arc.why.kind), (barrier,))
             case ReasonKind.QUEUE:
                 yield arc.why
             case _:
                 pass
 
+
+_MEETS = {
+    "role": ReasonKind.ROLE_MEETS,
+    "roles": ReasonKind.ROLE_MEETS,
+    "warp": ReasonKind.WARPS_MEET,
+}
+"""Where an order comes from a meeting, by the kind of its barrier."""
 
 _ORDER = (
     ReasonKind.SAME_THREADS,

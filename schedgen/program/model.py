@@ -29,10 +29,10 @@ from typing import Literal
 from schedgen.program.operations import Allocation, Engine, Number, TileOperation
 from schedgen.roles import RoleKind
 
-MEETINGS = ("role", "warp")
-"""Kinds of barriers at which threads of one role meet."""
+MEETINGS = ("role", "roles", "warp")
+"""Kinds of barriers at which threads meet: each of them arrives and waits, in one instruction."""
 NUMBERED = ("named", "pace")
-"""Kinds of which each slot is a numbered barrier of the hardware."""
+"""Kinds at which one role arrives and another waits; each slot is a barrier of the hardware."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class Barrier:
     bytes.
 
     ``kind`` is ``mbarrier`` for words in shared memory, ``named`` for one of the numbered barriers
-    of the hardware, ``role`` for such a one at which the warps of a single role meet, ``warp`` for
-    none at all, where the threads of each warp of a role meet on their own: each step that arrives
-    at one of the last two is followed by the one that waits. ``pace`` is a named one that keeps two
-    roles to the order of the schedule: nothing needs it but speed (`schedgen.synchronize.pacing`).
-    Threads that wait at a named barrier are not among the ``arrivals``.
-    ``skipped`` are numbers that nobody produces (a ring that a lagging buffer enters late); their
-    phases are completed when the barriers are initialized; those of ``pace`` by a `Grant` of the
-    role that arrives there. ``protects`` says what for,
+    of the hardware, ``role`` for such a one at which the warps of a single role meet, ``roles`` for
+    one at which those of several do, ``warp`` for none at all, where the threads of each warp of a
+    role meet on their own: each step that arrives at one of the last three is followed by the one
+    that waits. ``pace`` is a named one that keeps two roles to the order of the schedule: nothing
+    needs it but speed (`schedgen.synchronize.pacing`). Who waits there or at a named one is not
+    among the ``arrivals``. ``skipped`` are numbers that nobody produces (a ring that a lagging
+    buffer enters late); their phases are completed when the barriers are initialized; those of
+    ``pace`` by a `Grant` of the role that arrives there. ``protects`` says what for,
     ``allocations`` has those whose data or free slots it makes known; of ``pace``, the unit.
     """
 

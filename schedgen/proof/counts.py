@@ -202,7 +202,8 @@ def _role_capacities(program: Program) -> Iterator[Finding]:
     )
     if warps > machine.warps:
         yield Finding(Claim.CAPACITY, f"{warps} warps, there are {machine.warps}", ("warps",))
-    named = sum(b.slots for b in program.barriers if b.kind in NUMBERED) + _meeting_roles(program)
+    own = (*NUMBERED, "roles")
+    named = sum(b.slots for b in program.barriers if b.kind in own) + _meeting_roles(program)
     if named > machine.named_barriers:
         text = f"{named} named barriers, there are {machine.named_barriers}"
         yield Finding(Claim.CAPACITY, text, ("named barriers",))

@@ -226,7 +226,7 @@ def _threads(program: Program) -> Iterator[Finding]:
     if total > machine.registers_per_thread_sum:
         text = f"{total} registers per thread of {machine.registers_per_thread_sum}"
         yield Finding(Claim.CAPACITY, text, names)
-    named = [barrier for barrier in program.barriers if barrier.kind in NUMBERED]
+    named = [barrier for barrier in program.barriers if barrier.kind in (*NUMBERED, "roles")]
     meeting = {barrier.name for barrier in program.barriers if barrier.kind == "role"}
     own = [role for role in program.roles if any(_waits_for(role, name) for name in meeting)]
     used = sum(barrier.slots for barrier in named) + len(own)

@@ -53,8 +53,9 @@ from schedgen.synchronize.parts import (
 Key = tuple[int, int, int, int, int]
 """Shift, time in the turn, operation (wait_groups come first), what it does for it, a counter."""
 
-_ACTIONS = 8
-_WAIT, _MEET, _FENCE_BEFORE, _EXPECT, _RUN, _FENCE_AFTER, _SIGNAL, _READY = range(_ACTIONS)
+_ACTIONS = 9
+_TOGETHER, _WAIT, _MEET, _FENCE_BEFORE, _EXPECT = range(5)
+_RUN, _FENCE_AFTER, _SIGNAL, _READY = range(5, _ACTIONS)
 
 
 @dataclass
@@ -285,7 +286,9 @@ class Layout:
         if isinstance(part, Paced) and isinstance(action, Wait):
             why = part.reason.text
         if isinstance(part, Meeting) and isinstance(action, Wait):
-            why = "; ".join(reason.text for reason in part.protects)
+            role = self.role_of[operation]
+            mine = (r for r in part.protects if self.role_of[r.subjects[0]] == role)
+            why = "; ".join(reason.text for reason in mine)
         step = Step(action, shift, guard, why)
         if part is not None:
             self.origin.append((step, part))
@@ -328,23 +331,21 @@ class Layout:
 
     def _add_meeting(self, lists: Mapping[str, _Lists], meeting: Meeting) -> None:
         """An arrival and a wait of all threads, which the emitter makes one instruction."""
-        name, threads = self._meeting_name(meeting), self.threads(meeting.operation)
+        name = meeting.name(self.role_of)
         in_turn = self.in_loop(meeting.operation) and meeting.guard == EVERY
         number = Number(per_tile=not in_turn)
-        key = self.key(meeting.operation, _MEET)
-        for step in (Arrive(name, number, threads), Wait(name, number)):
-            self._add(lists, meeting.operation, key, step, meeting.guard, meeting)
-
-    def _meeting_name(self, meeting: Meeting) -> str:
-        first = "first " if meeting.guard == FIRST else ""
-        meets = "meets" if meeting.among == "role" else "meets in warps"
-        return f"{self.role_of[meeting.operation]} {meets} before {first}{meeting.operation}"
+        # Several roles meet before other waits of their operations: these keep only their own role.
+        place = _TOGETHER if meeting.among == "roles" else _MEET
+        for operation in meeting.operations:
+            key, threads = self.key(operation, place), self.threads(operation)
+            for step in (Arrive(name, number, threads), Wait(name, number)):
+                self._add(lists, operation, key, step, meeting.guard, meeting)
 
     def _meeting_barrier(self, meeting: Meeting) -> Barrier:
-        threads = self.threads(meeting.operation)
+        threads = sum(map(self.threads, meeting.operations))
         texts = tuple(reason.text for reason in meeting.protects)
         allocations = tuple(dict.fromkeys(reason.subjects[-1] for reason in meeting.protects))
-        name = self._meeting_name(meeting)
+        name = meeting.name(self.role_of)
         return Barrier(name, meeting.among, 1, threads, 0, (), texts, allocations)
 
     def _add_pace(self, lists: Mapping[str, _Lists], paced: Paced, number: int) -> None:

@@ -7,6 +7,9 @@ written in. The first such access that nothing orders gets a meeting right befor
 with the fences and wait_groups that it needs; then each meeting is taken out again if the rest will
 do. Where warps keep to bytes of their own, and only their threads do not, each warp meets alone,
 which takes no barrier and lets no warp wait for another one.
+
+Meetings of several roles (`schedgen.synchronize.together`) are there before; whatever they order
+needs none of one role.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ def meet(layout: Layout, made: Synchronization) -> Synchronization:
             continue
         made, orders = _ordered(layout, made, orders, conflict)
     made = _fewest(layout, before, made, crossing)
-    return replace(made, meetings=tuple(_explained(layout, made, crossing)))
+    return replace(made, meetings=tuple(_explained(layout, made)))
 
 
 def _laid_out(layout: Layout, made: Synchronization) -> Program:
@@ -110,7 +113,7 @@ def _fewest(
     """``made`` without what was added to ``before`` and the rest makes superfluous, later parts
     first: meetings, then fences and wait_groups.
     """
-    added: list[Part] = [*made.meetings[::-1]]
+    added: list[Part] = [m for m in made.meetings[::-1] if m not in before.meetings]
     added += [fenced for fenced in made.fences[::-1] if fenced not in before.fences]
     added += [
         wait_group for wait_group in made.wait_groups[::-1] if wait_group not in before.wait_groups
@@ -123,23 +126,26 @@ def _fewest(
     return made
 
 
-def _explained(
-    layout: Layout, made: Synchronization, crossing: Sequence[Conflict]
-) -> Iterator[Meeting]:
-    """The meetings, each with what would be out of order without it."""
+def _explained(layout: Layout, made: Synchronization) -> Iterator[Meeting]:
+    """The meetings, each with what would be out of order without it: within a role, or among all
+    that meet.
+    """
     for meeting in made.meetings:
         orders = Orders(by_warps(_laid_out(layout, made.without(meeting))))
-        lost = [conflict for conflict in crossing if orders.ordered(conflict) is None]
-        yield replace(meeting, protects=tuple(dict.fromkeys(map(_reason, lost))))
+        asked = conflicts(orders.program)
+        if meeting.among != "roles":
+            asked = [conflict for conflict in asked if _within_role(layout, conflict)]
+        lost = [conflict for conflict in asked if orders.ordered(conflict) is None]
+        yield replace(meeting, protects=tuple(dict.fromkeys(_reason(layout, c) for c in lost)))
 
 
-def _reason(conflict: Conflict) -> Reason:
+def _reason(layout: Layout, conflict: Conflict) -> Reason:
     over = conflict.second.write
-    if _same_warp(conflict):
+    before, after = part_of(conflict.before)[0], part_of(conflict.after)[0]
+    if _same_warp(conflict) and _same_role(layout, before, after):
         kind = ReasonKind.OVERWRITES_WITHIN if over else ReasonKind.USES_WITHIN
     else:
         kind = ReasonKind.OVERWRITES_ACROSS if over else ReasonKind.USES_ACROSS
-    before, after = part_of(conflict.before)[0], part_of(conflict.after)[0]
     return Reason(kind, (after, before, conflict.first.allocation))
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from schedgen.program.model import (
     EVERY,
+    FIRST,
     Barrier,
     FenceKind,
     Guard,
 )
 from schedgen.program.operations import Number
 from schedgen.reasons import Reason, ReasonKind
+
+Among = Literal["role", "roles", "warp"]
+"""Who meets: the kind of a meeting's barrier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +70,35 @@ class Fenced:
 @dataclass(frozen=True, slots=True)
 class Meeting:
     """The warps of a role wait for each other right before one of its operations; or the threads of
-    each warp, if ``among`` says so.
+    each warp, or the warps of several roles, if ``among`` says so.
 
-    ``protects`` are the accesses of different threads that this keeps in order.
+    ``protects`` are the accesses of different threads that this keeps in order, ``others`` the
+    operations of the other roles right before which their warps meet those of the first one.
     """
 
     operation: str
     guard: Guard = EVERY
     protects: tuple[Reason, ...] = ()
-    among: Literal["role", "warp"] = "role"
+    among: Among = "role"
+    others: tuple[str, ...] = ()
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """One of each role that takes part."""
+        return (self.operation, *self.others)
+
+    def name(self, role_of: Mapping[str, str]) -> str:
+        """What its barrier is called; ``role_of``: operation -> role."""
+        first = "first " if self.guard == FIRST else ""
+        meets = {"role": "meets", "warp": "meets in warps", "roles": "meet"}[self.among]
+        roles = _listed([role_of[operation] for operation in self.operations])
+        return f"{roles} {meets} before {first}{_listed(self.operations)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """``one``, ``one and two``, ``one, two and three``."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ of it, so that nothing has to be derived again.
     wait_group of MMA[0]
     role meeting of MMA[0]               all its warps right before it; then what that protects
       overwrites_after PUT[0] sC STD[0]
+    roles meeting of MMA[0] MMA[1]       the warps of both roles, right before these
     4 slots of sA full                   more than its storage needs; a second one of that name is
     4 slots of sA full, 1                told by its number
     pace TENSOR: PV[0] 1 -> QK[1] 0, 1   QK[1] is issued after PV[0], an iteration behind its turn,
@@ -19,18 +20,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Literal
 
 from schedgen.program.model import EVERY, FIRST, FenceKind, Guard
 from schedgen.program.operations import Number
 from schedgen.reasons import Reason, ReasonKind
-from schedgen.synchronize.parts import Fenced, Handoff, Meeting, Paced, Signal, Synchronization
+from schedgen.synchronize.parts import (
+    Among,
+    Fenced,
+    Handoff,
+    Meeting,
+    Paced,
+    Signal,
+    Synchronization,
+)
 
 _NUMBER = re.compile(r"(\d*)([ct])([+-]\d+)?")
 _HANDOFF = re.compile(r"(\S+) (\S+) of (\d+) -> (\S+) (\S+) (uses|overwrites) (\S+)(?: for (\S+))?")
 _WAIT_GROUP = re.compile(r"wait_group of (\S+)")
 _FENCE = re.compile(r"(\S+) of (\S+?)(, first)?")
-_MEETING = re.compile(r"(role|warp) meeting of (\S+?)(, first)?")
+_AMONG: dict[str, Among] = {"role": "role", "roles": "roles", "warp": "warp"}
+_MEETING = re.compile(rf"({'|'.join(_AMONG)}) meeting of (\S+?)((?: \S+?)*)(, first)?")
 _PROTECTS = re.compile(r"  (\S+)((?: \S+)*)")
 _PACE = re.compile(r"pace (\S+): (\S+) (\d+) -> (\S+) (\d+), (\d+)")
 _SLOTS = re.compile(r"(\d+) slots of (.+?)(?:, (\d+))?")
@@ -48,7 +57,7 @@ def lines(made: Synchronization) -> Iterator[str]:
     for operation in made.wait_groups:
         yield f"wait_group of {operation}"
     for meeting in made.meetings:
-        yield f"{meeting.among} meeting of {meeting.operation}{_first(meeting.guard)}"
+        yield f"{meeting.among} meeting of {' '.join(meeting.operations)}{_first(meeting.guard)}"
         for reason in meeting.protects:
             yield f"  {' '.join((reason.kind.value, *reason.subjects))}"
     for (name, number), slots in made.slots:
@@ -75,8 +84,9 @@ def _with(made: Synchronization, line: str) -> Synchronization:
     if found := _WAIT_GROUP.fullmatch(line):
         return replace(made, wait_groups=(*made.wait_groups, found[1]))
     if found := _MEETING.fullmatch(line):
-        among: Literal["role", "warp"] = "role" if found[1] == "role" else "warp"
-        meeting = Meeting(found[2], FIRST if found[3] else EVERY, (), among)
+        among, name, others, first = found.groups()
+        guard = FIRST if first else EVERY
+        meeting = Meeting(name, guard, (), _AMONG[among], tuple(others.split()))
         return replace(made, meetings=(*made.meetings, meeting))
     if made.meetings and (found := _PROTECTS.fullmatch(line)):
         *others, last = made.meetings

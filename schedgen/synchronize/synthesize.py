@@ -37,6 +37,7 @@ from schedgen.synchronize.parts import Fenced, Handoff, Signal, Synchronization
 from schedgen.synchronize.phases import phases_apart
 from schedgen.synchronize.reduce import leave_out
 from schedgen.synchronize.share import gatherings, sharings
+from schedgen.synchronize.together import together
 
 
 @dataclass(frozen=True)
@@ -149,11 +150,14 @@ def _as_fast(program: Program, layout: Layout, units: Sequence[str]) -> Synchron
         found = _Synthesis(layout, units).run()
     except ProgramError:
         return None
-    other = found.program
+    return None if _costs(program, found.program) else found
+
+
+def _costs(program: Program, other: Program) -> bool:
+    """Whether ``other`` does not end, or is slower than ``program`` in the machine model."""
     if any(deadlock_findings(event_graph(other))):
-        return None
-    slower = any(pace(other, end).cycles > pace(program, end).cycles for end in ("low", "high"))
-    return None if slower else found
+        return True
+    return any(pace(other, end).cycles > pace(program, end).cycles for end in ("low", "high"))
 
 
 class _Synthesis:
@@ -192,7 +196,7 @@ class _Synthesis:
         self.made = leave_out(self.layout, self.made, self.conflicts)
         if self._do_with(gatherings):
             self.made = leave_out(self.layout, self.made, self.conflicts)
-        self.made = meet(self.layout, self.made)
+        self._meet(self.made)
         program, self.made = phases_apart(self.layout, self.made)
         program = replace(program, removals=tuple(self._removals(program)))
         program, self.made = paced(self.layout, self.made, program, self.units)
@@ -201,7 +205,10 @@ class _Synthesis:
     # -- adding --------------------------------------------------------------------------------
 
     def _orders(self, made: Synchronization) -> Orders:
-        return Orders(self.layout.lay_out(made, separate(self.layout, made)))
+        return Orders(self._laid_out(made))
+
+    def _laid_out(self, made: Synchronization) -> Program:
+        return self.layout.lay_out(made, separate(self.layout, made))
 
     def _order_data(self) -> None:
         """Hand-offs for all data at once; those that others imply are left out later."""
@@ -301,10 +308,23 @@ class _Synthesis:
 
     # -- reducing -----------------------------------------------------------------------------
 
+    def _meet(self, made: Synchronization) -> None:
+        """Adds meetings to ``made``: those within roles, then of several roles in place of what
+        these make superfluous, where that costs nothing.
+        """
+        self.made = meet(self.layout, made)
+        for meeting in together(self.layout, self.made):
+            joined = made.joined(Synchronization(meetings=(meeting,)))
+            fewer = leave_out(self.layout, joined, self.conflicts)
+            if not _costs(self._laid_out(self.made), self._laid_out(fewer)):
+                made, self.made = fewer, meet(self.layout, fewer)
+
     def _removals(self, program: Program) -> Iterator[Removal]:
         """The orders between two roles, or of a queue, that have no hand-off of their own."""
         orders = Orders(program)
         direct = {(h.signal.operation, h.target) for h in self.made.handoffs}
+        met = (reason.subjects for meeting in self.made.meetings for reason in meeting.protects)
+        direct |= {(before, after) for after, before, _ in met}
         seen: set[tuple[str, str]] = set()
         for conflict in self.conflicts:
             pair = conflict.before, conflict.after

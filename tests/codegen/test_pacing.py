@@ -55,8 +55,8 @@ def test_barriers_of_the_hardware(head_dim: str) -> None:
     made = emitted(head_dim)
     plan = Plan(made.proven.program, made.solution.problem.kernel)
     count = 3 if head_dim == "64" else 2
-    assert [*plan.pace_ids.values()] == [*range(1, count + 1)]
-    assert {plan.pace_threads(name) for name in plan.pace_ids} == {256}
+    assert [*plan.numbered.of_pace.values()] == [*range(1, count + 1)]
+    assert {plan.numbered.pace_threads(name) for name in plan.numbered.of_pace} == {256}
 
 
 def test_equal_roles_stay_one_function() -> None:

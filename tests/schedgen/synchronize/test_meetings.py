@@ -95,7 +95,7 @@ def test_warps_meet_alone_where_only_their_threads_share_bytes() -> None:
     program, kernel = solved(ROWS, "h200")
     found = {b.kind: b.protects for b in program.program.barriers if b.name == ROWS_MEETING}
     assert found == {"warp": ("OUT uses what PUB of other threads of a warp did in sV",)}
-    assert Plan(program.program, bound(kernel)).meeting_ids == {}
+    assert Plan(program.program, bound(kernel)).numbered.of_role == {}
     text = text_of(ROWS, "h200")
     assert text.count("cute.arch.sync_warp()") == 2
     assert "cute.arch.barrier(barrier_id" not in text
