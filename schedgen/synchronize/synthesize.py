@@ -323,7 +323,8 @@ class _Synthesis:
         """The orders between two roles, or of a queue, that have no hand-off of their own."""
         orders = Orders(program)
         direct = {(h.signal.operation, h.target) for h in self.made.handoffs}
-        met = (reason.subjects for meeting in self.made.meetings for reason in meeting.protects)
+        several = (meeting for meeting in self.made.meetings if meeting.among == "roles")
+        met = (reason.subjects for meeting in several for reason in meeting.protects)
         direct |= {(before, after) for after, before, _ in met}
         seen: set[tuple[str, str]] = set()
         for conflict in self.conflicts:
