@@ -9,6 +9,7 @@ from typing import Any
 
 from schedgen.driver.checking import barrier_rows
 from schedgen.driver.found import Solution
+from schedgen.program.model import MEETINGS, Program
 from schedgen.proof.prove import ProvenProgram, Refuted, prove
 from schedgen.synchronize.build import ProgramError
 from schedgen.synchronize.pace import Pace, pace
@@ -40,14 +41,14 @@ class Proved:
         """What `schedgen solve` prints about the program."""
         program, proof = self.proven.program, self.proven.proof
         orders = [barrier for barrier in program.barriers if barrier.kind == "pace"]
-        barriers = len(program.barriers) - len(orders)
-        slots = sum(b.slots for b in program.barriers if b not in orders)
+        barriers = [b for b in program.barriers if b.kind not in ("pace", *MEETINGS)]
+        slots = sum(barrier.slots for barrier in barriers)
         kept = f", {len(orders)} to keep the order on {', '.join(program.paced)}" if orders else ""
         high = self.pace["high"]
         took = ", ".join(f"{v.method} {v.seconds:.2f} s" for v in proof.verdicts)
         return [
-            f"  program      {barriers} barriers in {slots} mbarriers{kept}, "
-            f"{len(program.removals)} orders that need none",
+            f"  program      {len(barriers)} barriers in {slots} mbarriers{_meetings(program)}"
+            f"{kept}, {len(program.removals)} orders that need none",
             f"  proof        race-free, deadlock-free, phase-safe for all trip counts, tiles and "
             f"latencies; {took}",
             f"  program runs {high.cycles:g} cycles per iteration with high latencies, "
@@ -68,6 +69,15 @@ class Unproved:
     def lines(self) -> list[str]:
         """What `schedgen solve` prints about the program."""
         return [f"  program      NOT PROVEN: {self.reason}"]
+
+
+def _meetings(program: Program) -> str:
+    """How many there are, and at how many of these warps of several roles meet."""
+    kinds = [barrier.kind for barrier in program.barriers if barrier.kind in MEETINGS]
+    if not kinds:
+        return ""
+    several = f" ({kinds.count('roles')} of several roles)" if "roles" in kinds else ""
+    return f", {len(kinds)} meeting{'s' if len(kinds) > 1 else ''} of warps{several}"
 
 
 def attempt(

@@ -16,6 +16,7 @@ from schedgen.codegen.compiling import compile_file
 from schedgen.conform.check import conform
 from schedgen.driver.emulating import emulate
 from schedgen.driver.inputs import default_extents
+from schedgen.driver.proved import prove_solution
 from schedgen.emulator.machine.policies import Adversarial, RoundRobin
 from schedgen.emulator.ptx.parse import parse
 from schedgen.findings import Claim
@@ -172,6 +173,12 @@ def test_recorded() -> None:
     kernel, machine = solved_.problem.kernel, solved_.problem.machine
     again = resynchronized(kernel, solved_.schedule, machine, made, late=found().late)
     assert (again.roles, again.barriers) == (program().roles, program().barriers)
+
+
+def test_what_solve_says() -> None:
+    """Meetings take no mbarrier."""
+    text = prove_solution(solution(str(HALVES), "h200")).lines()[0]
+    assert "7 barriers in 12 mbarriers, 3 meetings of warps (1 of several roles), " in text
 
 
 def test_program_file() -> None:
