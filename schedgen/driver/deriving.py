@@ -62,7 +62,9 @@ def derived(
         return known
     spec = read_spec(spec_file or facts.kernel)
     machine = read_machine(target or facts.machine)
-    machines = [with_registers(machine, number * STEP) for number in range(ROUNDS)]
+    whole = [number * STEP for number in range(ROUNDS)]
+    halves = [more - STEP // 2 for more in whole[1:]]
+    machines = [with_registers(machine, more) for more in (*whole, *halves)]
     for solution in _solutions(facts, spec, machines, store):
         program = _program(solution, facts)
         if program is not None:
@@ -125,4 +127,4 @@ def _solutions(
         try:
             yield solved(spec, machine, dict(facts.settings), store=store)
         except Infeasible:
-            return
+            continue

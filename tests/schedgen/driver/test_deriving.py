@@ -12,6 +12,7 @@ from schedgen.driver import restoring
 from schedgen.driver.deriving import Underivable, derived
 from schedgen.driver.emitting import emission, written
 from schedgen.driver.proved import QUICK
+from schedgen.driver.variations import STEP, with_registers
 from schedgen.program.digest import program_digest
 from schedgen.stored import Store
 
@@ -64,3 +65,16 @@ def test_a_program_that_waits_early_is_found(tmp_path: Path) -> None:
     path.write_text(early.text, "utf-8")
     program, _ = derived(read_facts(path), None, str(path), store=store)
     assert program_digest(program) == program_digest(early.proven.program)
+
+
+def test_a_program_with_half_a_step_of_registers_more_is_found(tmp_path: Path) -> None:
+    """What `schedgen emit` tries where there are no more."""
+    spec, machine = read_spec("gemm_sum"), read_machine("h200")
+    plain = emission(spec, machine, {"tile_n": "64"}, methods=QUICK)
+    more = with_registers(machine, STEP // 2)
+    made = emission(spec, more, {"tile_n": "64"}, methods=QUICK)
+    assert program_digest(made.proven.program) != program_digest(plain.proven.program)
+    path = tmp_path / made.name
+    path.write_text(made.text, "utf-8")
+    program, _ = derived(read_facts(path), None, str(path))
+    assert program_digest(program) == program_digest(made.proven.program)
