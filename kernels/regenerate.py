@@ -215,6 +215,7 @@ def emitted(kernel: Shipped, store: Store | None = None) -> Emission:
     operands of products, it is compiled, to see whether registers are enough. What ``store`` has
     is not solved again. Raises SchedgenError.
     """
+    from schedgen.codegen.errors import EmitError
     from schedgen.driver.attempts import acceptable, compiled
     from schedgen.driver.emitting import emission, restyled
     from schedgen.driver.selecting import compiled_emission
@@ -227,7 +228,14 @@ def emitted(kernel: Shipped, store: Store | None = None) -> Emission:
     spec, settings = read_spec(kernel.spec), dict(kernel.settings)
     found = emission(spec, machine, settings, store=store)
     if needs_compiler(found.text):
-        found = compiled_emission(spec, machine, settings, first=found, store=store)[0]
+        try:
+            found = compiled_emission(spec, machine, settings, first=found, store=store)[0]
+        except EmitError:  # as it is written in the end, it may take fewer registers
+            words = styles.styled(("peeled",), kernel.spec, kernel.target, settings)
+            style = Style.of(words)
+            found = compiled_emission(
+                spec, machine, settings, first=found, store=store, style=style
+            )[0]
     words = styles.styled(found.style.words, kernel.spec, kernel.target, settings)
     other = restyled(found, Style.of(words))
     if other is found or not needs_compiler(other.text):
