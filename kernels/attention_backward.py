@@ -23,6 +23,7 @@ from schedgen.kernels import (
     attention_op,
     checks,
     keys,
+    launcher,
     layouts,
     library,
     turns,
@@ -39,6 +40,16 @@ architecture: those with fewer model cycles than the two kernels have."""
 ORDERED: Mapping[str, Collection[tuple[int, bool]]] = {"sm_90a": {(128, False)}, "sm_100a": ()}
 """And for which, with whether there is a causal mask, it adds up in order, so that it gives the
 same bits each time: where that was measured to be faster than two kernels (docs/backward.md)."""
+_BLOCK = 128
+"""Keys of an output tile."""
+IN_ORDER_FROM = 2048
+"""Queries from which it does so: with fewer a tile is as short as its turns. On an H200 two kernels
+took 8 % less time for 8 x 1024 queries of 16 heads, and 2 % more for 4 x 2048 (graphs).
+"""
+IN_ORDER_TILES = 4
+"""Output tiles of each SM from which it does so: with fewer SMs wait for turns with nothing else to
+do. Two kernels took 4 % less time for 4096 queries of 8 heads, and 4 % more for 2 x 3072 of 16.
+"""
 
 
 def attention_backward(
@@ -149,7 +160,7 @@ def _backward(
     given = (q, k, v, dout, lse2, delta)
     if unordered and q.shape[3] in UNORDERED[arch]:
         _in_one_walk(device, settings, given, (dq, *of_heads), scale)
-    elif not two_walks and (q.shape[3], causal) in ORDERED[arch]:
+    elif not two_walks and (q.shape[3], causal) in ORDERED[arch] and _long(q, k):
         _in_one_walk(device, settings | {"ordered": "true"}, given, (dq, *of_heads), scale)
     else:
         _in_two_walks(device, settings, given, (dq, *of_heads), scale)
@@ -157,6 +168,14 @@ def _backward(
         for each, found in zip(of_heads, (dk, dv), strict=True):
             torch.sum(each.view(*k.shape[:3], -1, k.shape[3]), 3, out=found)
     return dq, dk, dv
+
+
+def _long(q: Tensor, k: Tensor) -> bool:
+    """Whether turns to add take less time than two kernels, where there are both."""
+    tiles = q.shape[0] * q.shape[2] * -(-k.shape[1] // _BLOCK)
+    return q.shape[1] >= IN_ORDER_FROM and tiles >= IN_ORDER_TILES * launcher.multiprocessors(
+        q.device
+    )
 
 
 def _in_two_walks(

@@ -5,13 +5,14 @@ kernels are computed by torch on the CPU.
 from __future__ import annotations
 
 import math
+from importlib import import_module
 
 import pytest
 import torch
 from torch import Tensor
 
 from schedgen.driver import lock_file
-from schedgen.kernels import attention, attention_backward, keys
+from schedgen.kernels import attention, attention_backward, keys, launcher
 from schedgen.kernels.attention_backward import (
     ARCHITECTURES,
     KEYS,
@@ -45,6 +46,12 @@ def near(found: Tensor, wanted: Tensor) -> bool:
     return bool((found.double() - wanted).abs().max() <= 1e-2 * max(1.0, wanted.abs().max()))
 
 
+def in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has few queries take turns, too, where many do."""
+    module = import_module("schedgen.kernels.attention_backward")
+    monkeypatch.setattr(module, "_long", lambda *_: True)
+
+
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -55,8 +62,9 @@ TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
     [(1, 8, 8, 1, 1), (2, 5, 9, 4, 2), (1, 4, 3, 4, 1), (1, 7, 7, 2, 2, 128), (1, 1, 7, 2, 1)],
 )
 def test_gradients_are_those_of_float64(
-    launches: list[str], shape: Shape, causal: bool, dtype: str
+    launches: list[str], monkeypatch: pytest.MonkeyPatch, shape: Shape, causal: bool, dtype: str
 ) -> None:
+    in_turns(monkeypatch)
     q, k, v = (x.to(TYPES[dtype]).requires_grad_() for x in operands(*shape))  # type: ignore[arg-type]
     out = attention(q, k, v, causal=causal)
     dout = torch.randn(out.shape).to(out.dtype)
@@ -103,6 +111,18 @@ def test_order_is_kept_where_that_is_no_slower(
     attention_backward(torch.ones_like(out), q, k, v, out, lse, deterministic=False)
     one_walk = any("convert" in name for name in launches[before:])
     assert one_walk == (head_dim in UNORDERED[arch])
+
+
+def test_few_queries_or_tiles_take_no_turns(
+    launches: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher, "multiprocessors", lambda _: 2)
+    for (queries, heads), turns in {(2047, 8): False, (2048, 7): False, (2048, 8): True}.items():
+        q, k, v = operands(1, queries, 8, heads, heads, 128)
+        out, lse = attention(q, k, v, return_lse=True)
+        before = len(launches)
+        attention_backward(torch.ones_like(out), q, k, v, out, lse)
+        assert any("_ordered" in name for name in launches[before:]) == turns
 
 
 def test_gradients_without_sums_over_blocks(launches: list[str]) -> None:

@@ -36,7 +36,7 @@ from schedgen.kernels import (
 )
 from schedgen.kernels.regenerate import TARGETS
 from tests.kernels.standin import CPU, install
-from tests.kernels.test_attention_backward import derived, near
+from tests.kernels.test_attention_backward import derived, in_turns, near
 from tests.kernels.test_attention_op import DIMS, operands, reference
 from tests.kernels.test_gated_op import close as gated
 from tests.kernels.test_gathered_op import numbers, taken
@@ -123,8 +123,15 @@ def test_attention(arch: str, shape: tuple[int, ...], causal: bool) -> None:
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_gradients(arch: str, shape: tuple[int, ...], causal: bool, dtype: torch.dtype) -> None:
+def test_gradients(
+    monkeypatch: pytest.MonkeyPatch,
+    arch: str,
+    shape: tuple[int, ...],
+    causal: bool,
+    dtype: torch.dtype,
+) -> None:
     """Through the kernel of the forward pass and those behind it."""
+    in_turns(monkeypatch)
     q, k, v = (x.to(dtype).requires_grad_() for x in operands(*shape))
     out = attention(q, k, v, causal=causal)
     dout = torch.randn(out.shape).to(out.dtype)
