@@ -48,8 +48,13 @@ def near(found: Tensor, wanted: Tensor) -> bool:
 
 def in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has few queries take turns, too, where many do."""
+
+    def always(q: Tensor, k: Tensor) -> bool:
+        del q, k
+        return True
+
     module = import_module("schedgen.kernels.attention_backward")
-    monkeypatch.setattr(module, "_long", lambda *_: True)
+    monkeypatch.setattr(module, "_long", always)
 
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -116,7 +121,12 @@ def test_order_is_kept_where_that_is_no_slower(
 def test_few_queries_or_tiles_take_no_turns(
     launches: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launcher, "multiprocessors", lambda _: 2)
+
+    def two(device: torch.device) -> int:
+        del device
+        return 2
+
+    monkeypatch.setattr(launcher, "multiprocessors", two)
     for (queries, heads), turns in {(2047, 8): False, (2048, 7): False, (2048, 8): True}.items():
         q, k, v = operands(1, queries, 8, heads, heads, 128)
         out, lse = attention(q, k, v, return_lse=True)
