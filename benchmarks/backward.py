@@ -1,7 +1,7 @@
 """Gradients of attention on a GPU, beside flash-attn-4, FlashAttention-2 and cuDNN of torch.
 
     schedgen build attention_bwd --target h200       # without a GPU: compiles the kernels ahead
-    python benchmarks/backward.py [--only NAME ...] [--seconds S] [--save]
+    python benchmarks/backward.py [--only NAME ...] [--seconds S] [--save | --short]
 
 Times are those of the backward pass alone, milliseconds: launched ahead and with an overwritten L2
 cache (`ms`), as users call it (`eager ms`), and in CUDA graphs. TFLOP/s count five products, as is
@@ -12,7 +12,8 @@ these classes: of flash-attn-4 with ``deterministic=True``, and of the faster on
 and cuDNN. ``same bits`` says of how many of 20 runs the gradients were those of the first one.
 Errors are relative, by the norm, of the first head of k and the heads of q that share it, against
 float64. Prints a JSON line for each candidate; ``--save`` writes benchmarks/results/backward.json
-after each case.
+after each case. ``--short`` has few queries or output tiles instead, where two walks may take less
+time than turns (`schedgen.kernels.attention_backward.IN_ORDER_FROM`).
 """
 
 from __future__ import annotations
@@ -88,6 +89,11 @@ SHAPES = (
 )
 CASES = [Case(*shape, causal) for shape in SHAPES for causal in (False, True)]
 CASES += [Case(*SHAPES[0], causal, "fp16") for causal in (False, True)]
+FEW = (
+    *((32, 512, 16, 16, 128), (8, 1024, 16, 16, 128), (4, 2048, 16, 16, 128)),
+    *((2, 3072, 16, 16, 128), (1, 2048, 8, 8, 128), (1, 4096, 8, 8, 128)),
+)
+SHORT = [Case(*shape, False) for shape in FEW]
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -286,10 +292,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[], help="parts of names of cases")
     parser.add_argument("--seconds", type=float, default=170.0, help="no case begins after that")
-    parser.add_argument("--save", action="store_true")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--save", action="store_true")
+    what.add_argument("--short", action="store_true", help="few queries, or few output tiles")
     options = parser.parse_args()
     begin, rows = time.monotonic(), list[Row]()
-    for case in CASES:
+    for case in SHORT if options.short else CASES:
         if options.only and not any(part in case.name for part in options.only):
             continue
         if time.monotonic() - begin > options.seconds:

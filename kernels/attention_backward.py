@@ -44,7 +44,8 @@ _BLOCK = 128
 """Keys of an output tile."""
 IN_ORDER_FROM = 2048
 """Queries from which it does so: with fewer a tile is as short as its turns. On an H200 two kernels
-took 8 % less time for 8 x 1024 queries of 16 heads, and 2 % more for 4 x 2048 (graphs).
+took 8 % less time for 8 x 1024 queries of 16 heads, and 2 % more for 4 x 2048 (graphs;
+`benchmarks/backward.py --short` has these cases).
 """
 IN_ORDER_TILES = 4
 """Output tiles of each SM from which it does so: with fewer SMs wait for turns with nothing else to

@@ -230,7 +230,7 @@ def emitted(kernel: Shipped, store: Store | None = None) -> Emission:
     if needs_compiler(found.text):
         try:
             found = compiled_emission(spec, machine, settings, first=found, store=store)[0]
-        except EmitError:  # as it is written in the end, it may take fewer registers
+        except EmitError:  # written as was measured to be fast, it may take fewer registers
             words = styles.styled(("peeled",), kernel.spec, kernel.target, settings)
             style = Style.of(words)
             found = compiled_emission(

@@ -6,7 +6,7 @@ order of their issue, so both are over when the second is.
 What comes with few bytes can be awaited with a large bulk load of the same role, such as logarithms
 of sums with a tile of rows: where a role waits for both, it waits for both at the first place, and
 signals that the same operations wait for become one barrier (`schedgen.synchronize.merge`). On an
-H200 each wait that is left out is some 60 to 100 cycles of a warp, although the phase is complete.
+H200 each wait that is left out is some 50 to 90 cycles of a warp, although the phase is complete.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def sharings(layout: Layout, made: Synchronization) -> Iterator[Synchronization]
 _FEW = 16
 """A load of so many times less than another one has come when that has: bytes are what takes time.
 Larger ones need not be awaited together: on an H200 products that waited for two tiles where they
-needed one took 2 to 3 % longer (files edited by hand).
+needed one took some 2 % longer (files edited by hand).
 """
 
 

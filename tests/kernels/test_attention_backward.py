@@ -23,6 +23,7 @@ from schedgen.kernels.attention_backward import (
     without_turns,
 )
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
+from schedgen.spec.reader import read_spec
 from tests.kernels.test_attention_op import operands, reference
 
 Shape = tuple[int, ...]
@@ -133,6 +134,11 @@ def test_few_queries_or_tiles_take_no_turns(
         before = len(launches)
         attention_backward(torch.ones_like(out), q, k, v, out, lse)
         assert any("_ordered" in name for name in launches[before:]) == turns
+
+
+def test_tiles_are_those_of_the_spec() -> None:
+    module = import_module("schedgen.kernels.attention_backward")
+    assert read_spec(WHOLE).file.parameters["keys"].default == module._BLOCK
 
 
 def test_gradients_without_sums_over_blocks(launches: list[str]) -> None:

@@ -51,8 +51,9 @@ def test_few_bytes_are_awaited_with_the_tile_before_them() -> None:
 
 
 def test_the_reason_of_such_a_wait_is_who_uses_it() -> None:
-    why = {s.why for role in made().program.roles for s in role.loop if isinstance(s.action, Wait)}
-    assert any("EXP[0,0] uses sLse" in text or "VDO[0] uses sDO" in text for text in why)
+    (barrier,) = (each for each in made().program.barriers if each.name == TOGETHER)
+    for reason in ("VDO[0] uses sDO", "EXP[0,0] uses sLse", "GRAD[0,1] uses sDelta"):
+        assert any(text.startswith(reason) for text in barrier.protects)
     later = {(h.target, h.later) for h in made().made.handoffs if h.later}
     assert {("VDO[0]", "EXP[0,0]"), ("VDO[0]", "GRAD[0,0]")} <= later
 
