@@ -112,9 +112,11 @@ class Together:
             for number in numbers:
                 if number == 0:
                     continue
+                if number == _NOBODY:
+                    return False
                 agent, clock, _, _ = entries[number]
                 column = agent.column
-                if number == _NOBODY or agent.cluster != cluster:
+                if agent.cluster != cluster:
                     return False
                 for row in rows:
                     if column >= row.size or row.item(column) < clock:
