@@ -16,28 +16,27 @@ from emulated_mutants.run import SEEDS, Campaign
 
 from schedgen.benchmarks.mutants.kernels import Mutant
 from schedgen.emulator.emulation import Emulator
-from schedgen.emulator.instructions import wgmma
+from schedgen.emulator.instructions.wgmma_mma import Mma
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.policies import Adversarial
 
-_CHECK = "_accumulators"
+_CHECK = "_preceding"
+"""Says whether the accumulators of a warp are those that the product before left in them."""
 
 
 def untouched(campaign: Campaign, mutant: Mutant, launches: Iterable[int]) -> str:
     """Why products behind a fence that is gone are in order; empty if they may not be."""
     lines = _products(mutant)
     found: set[bool] = set()
-    check: Any = getattr(wgmma, _CHECK)
+    preceding: Any = getattr(Mma, _CHECK)
 
-    def looked_at(member: Any, group: Any, product: Any, slots: Any, names: Any, where: Any) -> Any:
-        if where.line in lines:
-            promises = group.accumulator(slots).promises[member.number]
-            held = [member.warp.registers[slot] for slot in slots]
-            same = all(one is own for one, own in zip(held, promises, strict=False))
-            found.add(same and len(held) == len(promises))
-        return check(member, group, product, slots, names, where)
+    def looked_at(product: Mma, member: Any, accumulator: Any) -> bool:
+        same = preceding(product, member, accumulator)
+        if product.where.line in lines:
+            found.add(same)
+        return same
 
-    with patch.object(wgmma, _CHECK, looked_at):
+    with patch.object(Mma, _CHECK, looked_at):
         for number in launches:
             emulator = Emulator(
                 Adversarial(SEEDS[0]), "first", campaign.capture.switches,

@@ -46,7 +46,7 @@ operations:
 def test_who_reads_what_may_not_be_there() -> None:
     found = conditions(kernel("gemm_symmetric", "h200"))
     readers = {operation for operation, _ in found}
-    assert readers == {f"EPI[{n},{band}]" for n in range(4) for band in range(2)}
+    assert readers == {f"EPI[{n},{band}]" for n in range(8) for band in range(2)}
     assert set(found.values()) == {parse("beta != 0")}
 
 
