@@ -15,7 +15,10 @@ SPLIT_DIMS = ((64, 64), (96, 96), (128, 128), (192, 128), (192, 192))
 """head_dim of q and k, and of v, with which keys can be split."""
 
 GRADIENT_DIMS = (64, 128)
-"""head_dim of q, k and v that there are kernels of gradients for."""
+"""head_dim of q, k and v of which kernels of gradients are shipped; others are made when used."""
+_ALONE = 128
+"""Columns of the widest gradient that there is room for beside another one: where either is wider,
+there is a kernel for each of them (`of` in the specs of gradients)."""
 
 
 def check(q: Tensor, k: Tensor, v: Tensor, scale: float) -> None:
@@ -67,9 +70,22 @@ def dims(head_dim: int, head_dim_v: int) -> dict[str, str]:
 
 def derivable(head_dim: int, head_dim_v: int) -> None:
     """Raises GradientError: there are no kernels of gradients for a head_dim of q and k, and v."""
-    if head_dim not in GRADIENT_DIMS or head_dim_v != head_dim:
+    known = head_dim in tuple(HEAD_DIMS)  # a symbol under torch.compile, which has no hash
+    if not known or head_dim_v not in HEAD_DIMS[int(head_dim)]:
         raise GradientError(
             f"attention has no gradients with a head_dim of {head_dim} and {head_dim_v} of v; "
-            f"there are kernels for {' and '.join(map(str, GRADIENT_DIMS))}, the same for v; fix: "
-            "pad with zeros and pass softmax_scale, or call it under torch.no_grad()"
+            f"there are those of {', '.join(map(str, HEAD_DIMS))}, the same of v, and of 192 with "
+            "128; fix: pad with zeros and pass softmax_scale, or call it under torch.no_grad()"
         )
+
+
+def walks(
+    of_keys: str, of_queries: str, head_dim: int, head_dim_v: int
+) -> tuple[tuple[str, dict[str, str]], ...]:
+    """The specs of gradients for each kernel, with what it is told beside `dims`: ``of_keys`` has
+    one of keys and values, or one of each.
+    """
+    wide = max(head_dim, head_dim_v) > _ALONE
+    alone = ("keys", "values") if wide else ()
+    both = [(of_keys, {"of": each}) for each in alone] or [(of_keys, dict[str, str]())]
+    return *both, (of_queries, {})

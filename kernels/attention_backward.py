@@ -2,7 +2,8 @@
 
 Three kernels. `attention_bwd_delta` computes the row sums of dout * out, `attention_bwd_kv` the
 gradients of keys and values, tile by tile of keys, and `attention_bwd_q` those of queries. No sum
-goes across CTAs, so the bits of the results are the same each time (docs/backward.md). Or there is
+goes across CTAs, so the bits of the results are the same each time (docs/backward.md). Of more than
+128 columns there is one `attention_bwd_kv` for keys and one for values. Or there is
 `attention_bwd` instead of the last two: five products instead of seven, and a sum over CTAs, one
 after the other, or in any order for who accepts other bits each time
 (``torch.ops.schedgen.attention_bwd_unordered``).
@@ -30,6 +31,7 @@ from schedgen.kernels import (
 )
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
 from schedgen.kernels.operators import Operator
+from schedgen.kernels.variants import calling
 
 DELTA, KEYS, QUERIES = "attention_bwd_delta", "attention_bwd_kv", "attention_bwd_q"
 WHOLE, CONVERT = "attention_bwd", "attention_bwd_convert"
@@ -74,7 +76,8 @@ def attention_backward(
 
     Args:
         dout: the gradient of ``out``, of its shape and type; any layout.
-        q, k, v: as of `attention`, with a head_dim of 64 or 128.
+        q, k, v: as of `attention`. Kernels are shipped for a head_dim of 64 and 128; others are
+            made on the first call.
         out, lse: what `attention` returned for them.
         dlse: the gradient of ``lse``, (batch, heads, seq_q), float32; None: 0.
         softmax_scale, causal: as they were passed to `attention`.
@@ -86,7 +89,7 @@ def attention_backward(
         The gradients of q, k and v, contiguous.
 
     Raises:
-        GradientError: there is no kernel of that head_dim.
+        GradientError: there are no kernels for this GPU.
         As `attention`.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
@@ -109,7 +112,6 @@ def _check(
 ) -> None:  # fmt: skip
     attention_arguments.check(q, k, v, scale)
     checks.dtypes(q=q, dout=dout, out=out)
-    attention_arguments.derivable(q.shape[3], v.shape[3])
     rows = (q.shape[0], q.shape[2], q.shape[1])
     results = {"dout": dout, "out": out, "lse": lse, "dlse": dlse}
     for name, tensor in results.items():
@@ -156,9 +158,9 @@ def _backward(
     shared = q.shape[2] != k.shape[2]
     of_heads = dk, dv
     if shared:
-        shape = (*k.shape[:2], q.shape[2], k.shape[3])
-        of_heads = k.new_empty(shape), v.new_empty(shape)
-    given = (q, k, v, dout, lse2, delta)
+        of_k, of_v = (x.new_empty((*x.shape[:2], q.shape[2], x.shape[3])) for x in (k, v))
+        of_heads = of_k, of_v
+    given = {"q": q, "k": k, "v": v, "do": dout, "lse": lse2, "delta": delta}
     if unordered and q.shape[3] in UNORDERED[arch]:
         _in_one_walk(device, settings, given, (dq, *of_heads), scale)
     elif not two_walks and (q.shape[3], causal) in ORDERED[arch] and _long(q, k):
@@ -167,7 +169,7 @@ def _backward(
         _in_two_walks(device, settings, given, (dq, *of_heads), scale)
     if shared:
         for each, found in zip(of_heads, (dk, dv), strict=True):
-            torch.sum(each.view(*k.shape[:3], -1, k.shape[3]), 3, out=found)
+            torch.sum(each.view(*k.shape[:3], -1, each.shape[3]), 3, out=found)
     return dq, dk, dv
 
 
@@ -182,22 +184,28 @@ def _long(q: Tensor, k: Tensor) -> bool:
 def _in_two_walks(
     device: torch.device,
     settings: Mapping[str, str],
-    given: tuple[Tensor, ...],
+    given: Mapping[str, Tensor],
     results: tuple[Tensor, Tensor, Tensor],
     scale: float,
 ) -> None:
-    """``results``, gradients of q, k and v, from ``given``, by two kernels: without a sum over
-    CTAs.
-    """
-    (dq, *of_heads), exponent = results, (scale * math.log2(math.e),)
-    library.launcher(device, KEYS, **settings).launch((*given, *of_heads), exponent)
-    library.launcher(device, QUERIES, **settings).launch((*given, dq), exponent)
+    """``results``, gradients of q, k and v, from ``given``, by kernels without a sum over CTAs."""
+    (dq, *of_heads), exponent = results, scale * math.log2(math.e)
+    sizes = given["q"].shape[3], given["v"].shape[3]
+    if sizes[0] in attention_arguments.GRADIENT_DIMS and sizes[0] == sizes[1]:
+        tensors = tuple(given.values())
+        library.launcher(device, KEYS, **settings).launch((*tensors, *of_heads), (exponent,))
+        library.launcher(device, QUERIES, **settings).launch((*tensors, dq), (exponent,))
+        return
+    for spec, of in attention_arguments.walks(KEYS, QUERIES, *sizes):
+        made = calling.without_expressions(spec, device, {**settings, **of})
+        every = {**given, **dict(zip(("dq", "dk", "dv"), results, strict=True)), "scale": exponent}
+        made.store(*(every[parameter.name] for parameter in made.facts.parameters))
 
 
 def _in_one_walk(
     device: torch.device,
     settings: Mapping[str, str],
-    given: tuple[Tensor, ...],
+    given: Mapping[str, Tensor],
     results: tuple[Tensor, Tensor, Tensor],
     scale: float,
 ) -> None:
@@ -205,12 +213,12 @@ def _in_one_walk(
     that rounds it.
     """
     dq, *of_heads = results
-    total = layouts.room(given[4], dq.shape).zero_()  # float32, as lse2
+    total = layouts.room(given["lse"], dq.shape).zero_()  # float32
     run = library.launcher(device, WHOLE, **settings)
     batch, seq_q, heads, _ = dq.shape
     extents = {"batch": batch, "seq_q": seq_q, "heads": heads}
     told = turns.zeros(run.facts, extents, dq).values()
-    run.launch((*given, *of_heads, total, *told), (scale * math.log2(math.e),))
+    run.launch((*given.values(), *of_heads, total, *told), (scale * math.log2(math.e),))
     library.launcher(device, CONVERT, dtype=settings["dtype"]).launch((total, dq), (scale,))
 
 

@@ -3,8 +3,8 @@
     out, lse = OPERATOR(q, k, v, cu_seqlens_q, cu_seqlens_k, longest, scale, causal)
 
 `flash_attn_varlen_func` calls it where no variant is asked for. Kernels are made on first use.
-Gradients are those of `schedgen.kernels.attention_backward`, by three kernels of which each has
-ragged extents; no sum goes across CTAs, so the same arguments give the same bits.
+Gradients are those of `schedgen.kernels.attention_backward`, by kernels of which each has ragged
+extents; no sum goes across CTAs, so the same arguments give the same bits.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from schedgen.kernels import checks, keys, layouts
-from schedgen.kernels.attention_arguments import derivable, dims
+from schedgen.kernels import checks, layouts
+from schedgen.kernels.attention_arguments import derivable, dims, walks
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.operators import Operator
@@ -69,14 +69,6 @@ def room(q: Tensor, v: Tensor, cu_seqlens_q: Tensor, longest: int) -> tuple[Tens
     return q.new_empty((total, heads, v.shape[2])), lse
 
 
-def _kernel(
-    base: str, device: torch.device, settings: dict[str, str], *, causal: bool = False
-) -> SpecKernel:
-    target = calling.target_of(keys.architecture(device))
-    wanted = calling.Asked(None, None, causal, False, (), base)
-    return calling.kernel_of(wanted, target, tuple(settings.items()))
-
-
 def _store(function: SpecKernel, **given: Tensor | float) -> None:
     """Has a kernel write its results, which are among ``given``."""
     function.store(*(given[parameter.name] for parameter in function.facts.parameters))
@@ -104,7 +96,7 @@ def _forward(
     if not (q.numel() and k.numel() and len(cu_seqlens_q) > 1 and longest):
         return out.zero_(), lse.fill_(-math.inf)
     settings = dims(q.shape[2], v.shape[2]) | {"dtype": checks.DTYPES[q.dtype]}
-    function = _kernel(SPEC, device, settings, causal=causal)
+    function = calling.without_expressions(SPEC, device, settings, causal=causal)
     given = {"q": q, "k": k, "v": v, **starts}
     given = {name: layouts.accessible(tensor) for name, tensor in given.items()}
     _store(function, **given, o=out, lse=lse, scale=scale * calling.LOG2_E)
@@ -151,12 +143,12 @@ def _backward(
     if q.numel() and k.numel() and len(cu_seqlens_q) > 1:
         dtype = {"dtype": checks.DTYPES[q.dtype]}
         settings = dims(q.shape[2], v.shape[2]) | dtype
-        each = (
-            _kernel(one, device, settings, causal=causal) for one in (PACKED_KEYS, PACKED_QUERIES)
-        )
+        made = calling.without_expressions
+        each = walks(PACKED_KEYS, PACKED_QUERIES, q.shape[2], v.shape[2])
+        of_each = (made(base, device, settings | of, causal=causal) for base, of in each)
         given = {"q": q, "k": k, "v": v, "do": dout, "o": out, "lse": lse, **starts}
         passed = {"scale": scale * calling.LOG2_E}
-        compute((_kernel(DELTA, device, dtype), *each), given, dlse, passed, results)
+        compute((made(DELTA, device, dtype), *of_each), given, dlse, passed, results)
     return of_shared(k, results)
 
 
@@ -187,24 +179,24 @@ def compute(
     """Has gradients of q, and of k and v for each head of q, written into ``results``.
 
     Args:
-        kernels: of row sums, of the gradients of keys and values, and of that of queries.
+        kernels: of row sums, and of gradients.
         given: what all of them read, by the names of the specs.
-        passed: what the last two are given beside that.
+        passed: what those of gradients are given beside that.
 
     Returns:
         The row sums of dout * out less ``dlse``, (batch, heads, longest).
     """
     given = {name: layouts.accessible(tensor) for name, tensor in given.items()}
-    of_sums, of_keys, of_queries = kernels
-    dq, dk, dv = results
+    of_sums, *of_each = kernels
     lse = given["lse"]
     delta, lse2 = (layouts.room(lse, lse.shape) for _ in range(2))
     _store(of_sums, **given, delta=delta, lse2=lse2)
     if dlse is not None:
         delta -= dlse  # the gradient of a score is p * (dp - delta + dlse)
-    both = {**given, "lse": lse2, "delta": delta, **passed}
-    _store(of_keys, **both, dk=dk, dv=dv)
-    _store(of_queries, **both, dq=dq)
+    every = {**given, "lse": lse2, "delta": delta, **passed}
+    every |= dict(zip(("dq", "dk", "dv"), results, strict=True))
+    for one in of_each:
+        _store(one, **every)
     return delta
 
 

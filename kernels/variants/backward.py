@@ -56,12 +56,15 @@ def of_keys(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     bounds = ("column < seq_q",) if base.get("ragged") else ()
     layout = Layout("keys", "queries", turned=True, bounds=bounds)
     data = _edited(base, variant, layout, first="KQ", gradient="rdS")
-    if any(one["id"] == "MASK" for one in data["operations"]["body"]):
-        # beside a mask there are too few registers for both, whatever head_dim is
-        data["rings"]["halves"]["only"] = "left == 'registers'"
-    else:
-        data["rings"]["halves"]["only"] = "left == 'registers' and head_dim + head_dim_v > 128"
-    _at_the_end(data, variant, "EPK", {"sDK": "dK"})
+    # beside a mask there are too few registers for both, but with 96 columns
+    masked = any(one["id"] == "MASK" for one in data["operations"]["body"])
+    few = (
+        "(head_dim <= 64 or head_dim + head_dim_v > 192)"
+        if masked
+        else "head_dim + head_dim_v > 192"
+    )
+    data["rings"]["halves"]["only"] = f"left == 'registers' and not alone and {few}"
+    _at_the_end(data, variant, "EPK", "dK")
     return data
 
 
@@ -69,7 +72,7 @@ def of_queries(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     """The data of the spec of the gradient of queries."""
     layout = Layout("queries", "keys", bounds=("column < seq_k",))
     data = _edited(base, variant, layout, first="QK", gradient="rdP")
-    _at_the_end(data, variant, "EPI", {"sDQ": "dQ"})
+    _at_the_end(data, variant, "EPI", "dQ")
     return data
 
 
@@ -177,10 +180,9 @@ def _insert(data: dict[str, Any], name: str, to: Mapping[str, str]) -> None:
     insert(data["operations"]["body"], made, before="EXP")
 
 
-def _at_the_end(
-    data: dict[str, Any], variant: Variant, operation: str, results: Mapping[str, str]
-) -> None:
+def _at_the_end(data: dict[str, Any], variant: Variant, operation: str, total: str) -> None:
     """Multiplies sums by the softmax scale, which is not in ``scale`` where scores change."""
     by = _OF_SCORES if variant.score is None else FACTOR
-    to = {result: f"{total} * {by}" for result, total in results.items()}
-    put(data["operations"]["after"], operation, {"to": to})
+    for one in data["operations"]["after"]:
+        if one["id"] == operation:
+            one["to"] = dict.fromkeys(one["to"], f"{total} * {by}")

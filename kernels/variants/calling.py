@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from schedgen.errors import SchedgenError
-from schedgen.kernels import cache, checks
+from schedgen.kernels import cache, checks, keys
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel, function_of, kernel, target_for
 from schedgen.kernels.variants.backward import EDITS, KEYS, PACKED_KEYS
@@ -185,6 +185,17 @@ def kernel_of(wanted: Asked, target: str, settings: tuple[tuple[str, str], ...])
         store.put("size of an iteration", made_from, size)
     given: dict[str, Any] = dict(settings)
     return kernel(path, target=target, **given, **({parameter: size} if size else {}))
+
+
+def without_expressions(
+    base: str, device: torch.device, settings: Mapping[str, str], *, causal: bool = False
+) -> SpecKernel:
+    """The kernel of the spec ``base`` as it is, for the GPU of ``device``: made on first use.
+
+    Raises what `kernel_of` raises.
+    """
+    target = target_of(keys.architecture(device))
+    return kernel_of(Asked(None, None, causal, False, (), base), target, tuple(settings.items()))
 
 
 def _size(

@@ -19,7 +19,7 @@ from torch.autograd import Function
 from schedgen.errors import SchedgenError
 from schedgen.expressions import ExpressionError
 from schedgen.kernels import attention_varlen, checks, keys
-from schedgen.kernels.attention_arguments import derivable, dims
+from schedgen.kernels.attention_arguments import derivable, dims, walks
 from schedgen.kernels.errors import GradientError, KernelError
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.variants import calling
@@ -146,7 +146,7 @@ def backward(
         zero = torch.zeros_like(lse) if dlse is None else dlse
         dsinks = None if sinks is None else zero.sum((0, 2)).to(sinks.dtype)
         return torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v), dsinks
-    of_sums, of_keys, of_queries = _kernels(q, v, wanted)
+    of_sums, *of_each = _kernels(q, v, wanted)
     delta, lse2 = of_sums(do=dout.contiguous(), o=out, lse=lse)
     if dlse is not None:
         delta = delta - dlse  # the gradient of a score is p * (dp - delta + dlse)
@@ -154,8 +154,12 @@ def backward(
     passed: dict[str, Any] = {"q": q, "k": k, "v": v, "do": dout.contiguous()}
     passed |= {"lse": lse2, "delta": delta}
     passed |= calling.expressed(wanted, sizes, q, scale, None, given)
-    dk, dv = of_keys(**passed)
-    dq = of_queries(**passed)
+    found: dict[str, Tensor] = {}
+    for one in of_each:
+        made = one(**{parameter.name: passed[parameter.name] for parameter in one.inputs})
+        made = made if len(one.outputs) > 1 else (made,)
+        found |= {result.name: value for result, value in zip(one.outputs, made, strict=True)}
+    dq, dk, dv = (found[name] for name in ("dq", "dk", "dv"))
     if k.shape[2] != q.shape[2]:  # in float32, rounded once
         dk, dv = (each.view(*k.shape[:3], -1, each.shape[3]).sum(3) for each in (dk, dv))
     return dq, dk, dv, None if sinks is None else _of_sinks(sinks, lse, delta)
@@ -203,8 +207,8 @@ def _of_sinks(sinks: Tensor, lse: Tensor, delta: Tensor) -> Tensor:
 
 def _kernels(
     q: Tensor, v: Tensor, wanted: calling.Asked, specs: tuple[str, str, str] = SPECS
-) -> tuple[SpecKernel, SpecKernel, SpecKernel]:
-    """Of row sums, of the gradients of keys and values, and of that of queries."""
+) -> tuple[SpecKernel, ...]:
+    """Of row sums, of the gradients of keys and values (one or two), and of that of queries."""
     head_dim, head_dim_v = q.shape[-1], v.shape[-1]
     derivable(head_dim, head_dim_v)
     target = calling.target_of(keys.architecture(q.device))
@@ -216,8 +220,10 @@ def _kernels(
     of_sums = calling.Asked(None, None, False, False, (), delta)
     return (
         _kernel(of_sums, target, tuple(dtype.items())),
-        _kernel(replace(plain, base=of_keys), target, settings),
-        _kernel(replace(plain, base=of_queries), target, settings),
+        *(
+            _kernel(replace(plain, base=base), target, (*settings, *of.items()))
+            for base, of in walks(of_keys, of_queries, head_dim, head_dim_v)
+        ),
     )
 
 

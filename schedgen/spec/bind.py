@@ -82,6 +82,7 @@ def _kernel(
     accumulators: Space | None,
 ) -> Kernel:
     scope = Scope(source, sink, values)
+    written = spec.loops.one_tile
     spec = resolved(spec, scope)
     spec, taken = gathered(spec, scope)
     ragged = ragged_extents(spec, scope, taken.lists)
@@ -95,6 +96,7 @@ def _kernel(
     _check_split(spec, scope)
     check_walk(spec, scope)
     arguments = _arguments(spec, scope, {**stored, **taken.stored}, taken.index)
+    _check_one_tile(spec, written, scope)
     sink.raise_if_any()
     layout = Layout(spec, scope, dimensions)
     bind_aliases(layout)
@@ -295,16 +297,20 @@ def _arguments(
             scope.error("bad-whole", message, (*path, "whole"), fix=fix)
         shape, given = tuple(argument.shape), passed.get(name, ())
         arguments.append(Argument(name, shape, dtype or "f32", whole, given, index.get(name, "")))
-    stored = [extent for store in spec.stores for extent in spec.arguments[store.to].shape]
-    for number, extent in enumerate(spec.loops.one_tile):
-        if extent not in stored:
-            _unknown_extent(scope, extent, stored, ("loops", "one_tile", number))
     for extent, group in spec.loops.groups.items():
         if extent not in extents:
             _unknown_extent(scope, extent, extents, ("loops", "groups", extent), key=True)
         if group not in extents:
             _unknown_extent(scope, group, extents, ("loops", "groups", extent))
     return tuple(arguments)
+
+
+def _check_one_tile(spec: SpecFile, written: Sequence[str], scope: Scope) -> None:
+    """Results have the extents that a single tile covers, of those that are ``written``."""
+    stored = [extent for store in spec.stores for extent in spec.arguments[store.to].shape]
+    for number, extent in enumerate(written):
+        if extent in spec.loops.one_tile and extent not in stored:
+            _unknown_extent(scope, extent, stored, ("loops", "one_tile", number))
 
 
 def _unknown_extent(

@@ -4,7 +4,7 @@ left out, rings that there are, extents that are exchanged, which tiles there ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from schedgen.operations import Copy, Mma, Operation, Store
 from schedgen.spec.schema import Argument, Buffer, Loops, Operations, SpecFile, Split
@@ -44,12 +44,15 @@ def resolved(spec: SpecFile, scope: Scope) -> SpecFile:
 
 
 def _loops(spec: SpecFile, arguments: Mapping[str, Argument]) -> Loops:
-    """What counts tiles or iterations, without extents that only arguments have that are left
-    out.
+    """What counts tiles or iterations, and which extents a single tile covers, without those that
+    only arguments have that are left out; for a single tile: only results that are.
     """
-    every = {extent for argument in spec.arguments.values() for extent in argument.shape}
-    gone = every - {extent for argument in arguments.values() for extent in argument.shape}
-    update = {
+    stores = {one.to for one in spec.stores}
+    every = _extents(spec.arguments.values())
+    gone = every - _extents(arguments.values())
+    stored = _extents(argument for name, argument in arguments.items() if name in stores)
+    of_left_out = _extents(spec.arguments[name] for name in spec.arguments.keys() - arguments)
+    update: dict[str, object] = {
         key: {
             extent: value
             for extent, value in getattr(spec.loops, key).items()
@@ -57,7 +60,14 @@ def _loops(spec: SpecFile, arguments: Mapping[str, Argument]) -> Loops:
         }
         for key in ("counted", "counted_by", "counted_in")
     }
+    update["one_tile"] = [
+        extent for extent in spec.loops.one_tile if extent in stored or extent not in of_left_out
+    ]
     return spec.loops.model_copy(update=update)
+
+
+def _extents(arguments: Iterable[Argument]) -> set[str]:
+    return {extent for argument in arguments for extent in argument.shape}
 
 
 def _argument(argument: Argument, scope: Scope, path: Path) -> Argument:

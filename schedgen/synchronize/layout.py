@@ -152,13 +152,16 @@ class Layout:
         return first, gaps[first]
 
     def _boundary(self) -> Iterator[tuple[str, str]]:
-        """Operations of peeled iterations only, with the one that they come right before."""
+        """Operations of peeled iterations only, with the one that they come right before: of those
+        behind them in the spec that touch what they do, the one that starts first.
+        """
         for number, operation in enumerate(self.kernel.operations):
             if not operation.boundary:
                 continue
             touched = _pieces(operation)  # of a region other roles may have other bands
             later = (o for o in self.kernel.operations[number + 1 :] if not o.boundary)
-            follower = next((o for o in later if _pieces(o) & touched), None)
+            followers = [o for o in later if o.phase is operation.phase and _pieces(o) & touched]
+            follower = min(followers, key=lambda o: self.start[o.name], default=None)
             if follower is None:
                 raise ProgramError(
                     f"nothing after {operation.name} uses what it writes; put it before what does"

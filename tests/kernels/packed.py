@@ -31,10 +31,11 @@ def segments(given: Given) -> Iterator[tuple[int, slice, slice]]:
 class Packed:
     """Stands in for a `SpecKernel` of a spec as it is."""
 
-    def __init__(self, wanted: calling.Asked) -> None:
+    def __init__(self, wanted: calling.Asked, of: str = "") -> None:
         assert wanted.plain
         self.base, self.causal = wanted.base, wanted.causal
-        arguments = read_spec(wanted.base).file.arguments
+        left_out = {"keys": {"dv"}, "values": {"v", "delta", "dk"}}.get(of, set[str]())
+        arguments = [n for n in read_spec(wanted.base).file.arguments if n not in left_out]
         self.facts = SimpleNamespace(parameters=[SimpleNamespace(name=name) for name in arguments])
 
     def store(self, *arguments: Any) -> None:
@@ -61,8 +62,10 @@ class Packed:
             given["lse2"][here] = (lse[here] * calling.LOG2_E).where(lse[here] > -1e30, 1e30)
 
     def _sequence(self, given: Given, number: int, queries: slice, keys: slice) -> None:
-        q, k, v = (given[name].float() for name in ("q", "k", "v"))
-        k, v = (x[keys].repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+        q, heads = given["q"].float(), given["q"].shape[1]
+        read = {name: given[name][keys].float() for name in given.keys() & {"k", "v"}}
+        read = {name: x.repeat_interleave(heads // x.shape[1], 1) for name, x in read.items()}
+        k = read["k"]
         q, m, n = q[queries], queries.stop - queries.start, keys.stop - keys.start
         scores = torch.einsum("qhd,khd->hqk", q, k) * (given["scale"] / calling.LOG2_E)
         seen = torch.ones(m, n, dtype=torch.bool)
@@ -70,19 +73,18 @@ class Packed:
         here = number, slice(None), slice(0, m)
         if "o" in given:
             given["o"][queries] = torch.einsum(
-                "hqk,khd->qhd", scores.softmax(-1).nan_to_num(0.0), v
+                "hqk,khd->qhd", scores.softmax(-1).nan_to_num(0.0), read["v"]
             ).to(given["o"].dtype)
             given["lse"][here] = scores.logsumexp(-1)
             return
-        do, lse, delta = given["do"].float()[queries], given["lse"][here], given["delta"][here]
+        do, lse = given["do"].float()[queries], given["lse"][here]
         p = torch.exp2(scores * calling.LOG2_E - lse[..., None])
-        ds = p * (torch.einsum("qhd,khd->hqk", do, v) - delta[..., None])
-        ds = ds * (given["scale"] / calling.LOG2_E)
-        made = {
-            "dq": ("hqk,khd->qhd", ds, k, queries),
-            "dk": ("hqk,qhd->khd", ds, q, keys),
-            "dv": ("hqk,qhd->khd", p, do, keys),
-        }
+        made = {"dv": ("hqk,qhd->khd", p, do, keys)}
+        if "v" in read:
+            ds = torch.einsum("qhd,khd->hqk", do, read["v"]) - given["delta"][here][..., None]
+            ds = p * ds * (given["scale"] / calling.LOG2_E)
+            made["dq"] = ("hqk,khd->qhd", ds, k, queries)
+            made["dk"] = ("hqk,qhd->khd", ds, q, keys)
         for name in made.keys() & given.keys():
             formula, left, right, where = made[name]
             given[name][where] = torch.einsum(formula, left, right).to(given[name].dtype)
@@ -95,7 +97,7 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
     def kernel_of(wanted: calling.Asked, target: str, settings: Any) -> Packed:
         assert target == "h200"
         found.append("_".join([wanted.base, *dict(settings).values(), *["causal"] * wanted.causal]))
-        return Packed(wanted)
+        return Packed(wanted, dict(settings).get("of", ""))
 
     patch.setattr(calling, "kernel_of", kernel_of)
     patch.setattr("schedgen.kernels.checks.devices", lambda **_: torch.device("cpu"))  # pyright: ignore

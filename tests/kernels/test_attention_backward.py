@@ -5,6 +5,7 @@ kernels are computed by torch on the CPU.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from importlib import import_module
 
 import pytest
@@ -23,8 +24,10 @@ from schedgen.kernels.attention_backward import (
     without_turns,
 )
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
+from schedgen.kernels.variants import calling
 from schedgen.spec.reader import read_spec
 from tests.kernels.test_attention_op import operands, reference
+from tests.kernels.walks import Walk
 
 Shape = tuple[int, ...]
 
@@ -235,11 +238,34 @@ def test_no_second_derivative(launches: list[str]) -> None:
         dq.sum().backward()
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("dim", "dim_v"), [(32, 32), (96, 96), (192, 128), (256, 256)])
+def test_kernels_that_are_made_on_first_use(
+    launches: list[str], monkeypatch: pytest.MonkeyPatch, dim: int, dim_v: int, causal: bool
+) -> None:
+    """Of every head_dim that the forward pass has, also of shared heads; wide ones in two parts."""
+    asked: list[tuple[str, str]] = []
+
+    def made(base: str, device: torch.device, settings: Mapping[str, str]) -> Walk:
+        del device
+        assert settings["head_dim"] == str(dim)
+        asked.append((base, settings.get("of", "")))
+        return Walk(base, settings, causal="causal" in settings)
+
+    monkeypatch.setattr(calling, "without_expressions", made)
+    shapes = (7, 4, dim), (9, 2, dim), (9, 2, dim_v)
+    q, k, v = (torch.randn(2, *one).bfloat16().requires_grad_() for one in shapes)
+    out = attention(q, k, v, causal=causal)
+    dout = torch.randn(out.shape).bfloat16()
+    found = torch.autograd.grad(out, (q, k, v), dout)
+    assert all(map(near, found, derived(q, k, v, dim**-0.5, causal, dout, None)))
+    assert [x.shape for x in found] == [x.shape for x in (q, k, v)]
+    walks = ["keys", "values"] if dim > 128 else [""]
+    assert asked == [*((KEYS, of) for of in walks), (QUERIES, "")]
+    assert launches[1:] == ["attention_bwd_delta_sm_90a_bf16.py"]
+
+
 def test_refused(launches: list[str]) -> None:
-    q, k, v = (x.requires_grad_() for x in operands(1, 8, 8, 1, 1, 96))
-    out = attention(q, k, v)
-    with pytest.raises(GradientError, match=r"head_dim of 96 .* kernels for 64 and 128"):
-        out.sum().backward()
     q, k, v = operands(1, 8, 8, 1, 1)
     out, lse = attention(q, k, v, return_lse=True)
     with pytest.raises(ArgumentValueError, match="dout: its shape is"):

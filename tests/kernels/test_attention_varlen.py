@@ -42,7 +42,12 @@ def starts() -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
     ("heads", "heads_k", "dim", "dtype"),
-    [(2, 2, 64, torch.bfloat16), (4, 2, 64, torch.float16), (2, 1, 128, torch.bfloat16)],
+    [
+        (2, 2, 64, torch.bfloat16),
+        (4, 2, 64, torch.float16),
+        (2, 1, 128, torch.bfloat16),
+        (2, 1, 160, torch.bfloat16),
+    ],
 )
 def test_gradients_are_those_of_float64(
     kernels: list[str], heads: int, heads_k: int, dim: int, dtype: torch.dtype, causal: bool
@@ -63,7 +68,10 @@ def test_gradients_are_those_of_float64(
     assert kernels == [
         f"attention_varlen{end}",
         f"attention_varlen_bwd_delta_{name}",
-        f"attention_varlen_bwd_kv{end}",
+        *(
+            f"attention_varlen_bwd_kv_{dim}_{name}{of}" + "_causal" * causal
+            for of in (("_keys", "_values") if dim > 128 else ("",))
+        ),
         f"attention_varlen_bwd_q{end}",
     ]
 
@@ -96,8 +104,8 @@ def test_no_second_derivative(kernels: list[str]) -> None:
 
 
 def test_refused(kernels: list[str]) -> None:
-    q, k, v = operands(1, 1, 96)
-    with pytest.raises(GradientError, match=r"head_dim of 96 .* kernels for 64 and 128"):
+    q, k, v = operands(1, 1, 80)
+    with pytest.raises(GradientError, match=r"head_dim of 80 .* those of 32, 64, 96, .* of 192 w"):
         flash_attn_varlen_func(q, k, v, *starts(), *LONGEST).sum().backward()
     q, k, v = (x.detach() for x in operands(1, 1))
     out, lse = OPERATOR(q, k, v, *starts(), LONGEST[0], 0.125, False)

@@ -5,7 +5,6 @@ and of ``lse``, and what is refused. The kernels are in test_backward.py and tes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,8 +14,8 @@ from torch import Tensor
 from schedgen.kernels import attention, flash_attn_func
 from schedgen.kernels.errors import GradientError
 from schedgen.kernels.variants import calling, gradients
-from schedgen.kernels.variants.backward import KEYS
 from schedgen.kernels.variants.calling import Asked
+from tests.kernels.walks import Walk
 
 SEQ_Q, SEQ_K = 7, 9
 
@@ -40,23 +39,6 @@ def row_sums(do: Tensor, o: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
     return (do.float() * o.float()).sum(3).mT.contiguous(), lse * calling.LOG2_E
 
 
-def backward(base: str) -> Callable[..., Any]:
-    def run(**given: Any) -> Any:
-        q, k, do = (given[name].float() for name in ("q", "k", "do"))
-        group = q.shape[2] // k.shape[2]
-        v = given["v"].float().repeat_interleave(group, 2)
-        p = torch.exp2(scores_of(q, k, given["scale"]) * calling.LOG2_E - given["lse"][..., None])
-        ds = p * (torch.einsum("bqhd,bkhd->bhqk", do, v) - given["delta"][..., None])
-        ds = ds * (given["scale"] / calling.LOG2_E)
-        if base == KEYS:
-            dk, dv = torch.einsum("bhqk,bqhd->bkhd", ds, q), torch.einsum("bhqk,bqhd->bkhd", p, do)
-            return dk.to(given["q"].dtype), dv.to(given["q"].dtype)
-        k = k.repeat_interleave(group, 2)
-        return torch.einsum("bhqk,bkhd->bqhd", ds, k).to(given["q"].dtype)
-
-    return run
-
-
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     """Kernels that were asked for; torch computes them."""
@@ -67,7 +49,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
         assert target == "h200"
         assert dict(settings)["dtype"] == "bf16"
         found.append(wanted)
-        return by_spec.get(wanted.base) or backward(wanted.base)
+        return by_spec.get(wanted.base) or Walk(wanted.base, dict(settings))
 
     monkeypatch.setattr(calling, "kernel_of", kernel_of)
     monkeypatch.setattr("schedgen.kernels.checks.devices", lambda **_: torch.device("cpu"))  # pyright: ignore
@@ -75,22 +57,25 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     return found
 
 
-def operands(head_dim: int = 64) -> list[Tensor]:
-    shapes = ((SEQ_Q, 4), (SEQ_K, 2), (SEQ_K, 2))
-    return [torch.randn(2, *s, head_dim).bfloat16().requires_grad_() for s in shapes]
+def operands(head_dim: int = 64, head_dim_v: int | None = None) -> list[Tensor]:
+    shapes = (SEQ_Q, 4, head_dim), (SEQ_K, 2, head_dim), (SEQ_K, 2, head_dim_v or head_dim)
+    return [torch.randn(2, *s).bfloat16().requires_grad_() for s in shapes]
 
 
-def test_sinks_and_shared_heads(made: list[Asked]) -> None:
-    """Also through ``lse``; the kernels of gradients know nothing of sinks."""
-    q, k, v = operands()
+@pytest.mark.parametrize(("dims", "walks"), [((64,), 2), ((192, 128), 3)])
+def test_sinks_and_shared_heads(made: list[Asked], dims: tuple[int, ...], walks: int) -> None:
+    """Also through ``lse``; the kernels of gradients know nothing of sinks. Keys and values of wide
+    heads have one each.
+    """
+    q, k, v = operands(*dims)
     sinks = torch.tensor([0.5, -1.0, 2.0, -math.inf]).requires_grad_()
     out, lse = attention(q, k, v, sinks=sinks, return_lse=True)
     dout, dlse = torch.randn(out.shape).bfloat16(), torch.randn(lse.shape)
     found = torch.autograd.grad((out, lse), (q, k, v, sinks), (dout, dlse))
-    assert [wanted.sinks for wanted in made] == [True, False, False, False]
+    assert [wanted.sinks for wanted in made] == [True, False, *[False] * walks]
     leaves = [x.detach().double().requires_grad_() for x in (q, k, v, sinks)]
     k2, v2 = (x.repeat_interleave(2, 2) for x in leaves[1:3])
-    scores = torch.einsum("bqhd,bkhd->bhqk", leaves[0], k2) / 8
+    scores = torch.einsum("bqhd,bkhd->bhqk", leaves[0], k2) * dims[0] ** -0.5
     sums = torch.logaddexp(scores.logsumexp(3), leaves[3][:, None])
     result = torch.einsum("bhqk,bkhd->bqhd", (scores - sums[..., None]).exp(), v2)
     total = (result * dout.double()).sum() + (sums * dlse.double()).sum()
@@ -138,12 +123,6 @@ def test_tensors_of_expressions_have_none(made: list[Asked]) -> None:
         out.sum().backward()
     flash_attn_func(q, k, v, alibi_slopes=slopes.detach()).sum().backward()
     assert q.grad is not None
-
-
-def test_head_dimensions(made: list[Asked]) -> None:
-    out = attention(*operands(96), sinks=torch.zeros(4))  # type: ignore[misc]
-    with pytest.raises(GradientError, match=r"head_dim of 96 .* kernels for 64 and 128"):
-        out.sum().backward()
 
 
 def test_score_without_derivative(made: list[Asked], monkeypatch: pytest.MonkeyPatch) -> None:
