@@ -47,11 +47,11 @@ def _loops(spec: SpecFile, arguments: Mapping[str, Argument]) -> Loops:
     """What counts tiles or iterations, and which extents a single tile covers, without those that
     only arguments have that are left out; for a single tile: only results that are.
     """
-    stores = {one.to for one in spec.stores}
+    results = {one.to for one in spec.stores}
     every = _extents(spec.arguments.values())
     gone = every - _extents(arguments.values())
-    stored = _extents(argument for name, argument in arguments.items() if name in stores)
-    of_left_out = _extents(spec.arguments[name] for name in spec.arguments.keys() - arguments)
+    stored = _extents(arguments[name] for name in results & arguments.keys())
+    left_out = _extents(spec.arguments[name] for name in results - arguments.keys())
     update: dict[str, object] = {
         key: {
             extent: value
@@ -61,7 +61,7 @@ def _loops(spec: SpecFile, arguments: Mapping[str, Argument]) -> Loops:
         for key in ("counted", "counted_by", "counted_in")
     }
     update["one_tile"] = [
-        extent for extent in spec.loops.one_tile if extent in stored or extent not in of_left_out
+        extent for extent in spec.loops.one_tile if extent in stored or extent not in left_out
     ]
     return spec.loops.model_copy(update=update)
 

@@ -5,9 +5,10 @@ from fractions import Fraction
 import pytest
 
 from schedgen.driver.binding import kernels_of
+from schedgen.errors import SpecError
 from schedgen.kernel import OWN_STORAGE, AliasOption, Depth, Kernel, Kind, Phase, Read, Space
 from schedgen.machine_file import read_machine
-from schedgen.spec.reader import read_spec, shipped_specs
+from schedgen.spec.reader import parse_spec, read_spec, shipped_specs
 
 
 def kernels(name: str, target: str, **settings: str) -> tuple[Kernel, ...]:
@@ -243,6 +244,20 @@ def test_rings_apart() -> None:
     assert [kernel.region[f"dQ[{n}]"].ring for n in range(2)] == list(of_each)
     (kernel,) = kernels("attention_bwd", "h200", head_dim="64")
     assert kernel.rings == ()
+
+
+def test_a_single_tile_covers_no_extent_of_results_that_are_left_out() -> None:
+    """But others are mistakes, and each is shown where it stands."""
+    (kernel,) = kernels("attention_bwd_kv", "h200", head_dim="256")
+    assert kernel.one_tile == ("head_dim",)
+    (kernel,) = kernels("attention_bwd_kv", "h200", head_dim="256", of="values")
+    assert kernel.one_tile == ("head_dim_v",)
+    text = read_spec("attention_bwd_kv").source.text
+    text = text.replace("one_tile: [head_dim, head_dim_v]", "one_tile: [head_dim, seq_q]")
+    line, shown = next((n, s) for n, s in enumerate(text.splitlines(), 1) if "one_tile" in s)
+    with pytest.raises(SpecError, match="'seq_q' is not an extent") as found:
+        kernels_of(parse_spec(text), read_machine("h200"), {"head_dim": "256", "of": "values"})
+    assert f":{line}:{shown.index('seq_q') + 1}:" in str(found.value)
 
 
 @pytest.mark.parametrize(("head_dim", "rings"), [("64", []), ("128", ["halves"])])
