@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from emulate_capture_file import Capture, Run
+from emulated_mutants.awaited import Lines, Watching, starved
 
 from schedgen.benchmarks.mutants.kernels import UNREPEATED, Mutant, mutants, paused
 from schedgen.emulator.emulation import Emulator, Report
@@ -25,7 +26,7 @@ SEEDS = (0, 1, 2)
 """Asynchronous operations late, mixed and early."""
 ROUND_ROBIN = 3
 """In place of a seed: the last one of the schedules that `schedgen race` takes by default."""
-TRIES = 3
+TRIES = 4
 """Version of launches and schedules: what an earlier one did not find is judged again."""
 FULL = 2
 """Launches under all schedules; further ones, which are for what these do not execute, take longer
@@ -36,6 +37,8 @@ they can."""
 FURTHER, LATE = 8, (3, 6, 9, 12)
 """From here on in place of a seed: further seeds of schedules in which operations are late, for
 waits that are not repeated: a ring with much room is behind in few of them."""
+STARVED = FURTHER + len(LATE)
+"""In place of a seed: what such a wait waits for comes last."""
 ENDS = ("race", "error", "deadlock", "wrong result", "undetected", "not executed")
 UNCHANGED = "unchanged"
 _WAITS = "M10", "M12 wait", "M15 wait without"
@@ -71,6 +74,7 @@ class Campaign:
         self._strict: dict[tuple[int, Switches | None], Decoded] = defaultdict(Decoded)
         self._right: dict[int, tuple[list[bytes], Statistics]] = {}
         self._late: dict[int, frozenset[int]] = {}
+        self._awaited: dict[int, Lines] = {}
         for run in capture.runs:
             text = run.recording.ptx
             if text not in self._modules:
@@ -137,6 +141,8 @@ class Campaign:
             policies = Held(0, places), Rushed(0, places), Rushed(0, places, always=True)
             tries += [(TARGETED + n, slow, policy) for n, policy in enumerate(policies)]
         if seeds == SEEDS and mutant.operator == UNREPEATED:
+            if (last := starved(mutant, self._completing(number))) is not None:
+                tries.append((STARVED, *last))
             tries += [(FURTHER + n, mutant, Adversarial(seed)) for n, seed in enumerate(LATE)]
         for seed, changed, policy in tries:
             replay.reset()
@@ -201,6 +207,14 @@ class Campaign:
                 found.update(report.statistics.lines)
             self._late[number] = frozenset(found)
         return self._late[number]
+
+    def _completing(self, number: int) -> Lines:
+        """What completes the phases that are waited for in a launch."""
+        if number not in self._awaited:
+            emulator = Watching(Adversarial(SEEDS[0]), "report", self.capture.switches)
+            self.execute(number, emulator)
+            self._awaited[number] = emulator.awaited
+        return self._awaited[number]
 
     def _result(self, number: int) -> tuple[list[bytes], Statistics]:
         """What the kernel itself computes here: functions of numpy differ between processors."""

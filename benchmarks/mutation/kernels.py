@@ -63,12 +63,15 @@ class Mutant:
         return places[-1] if places else None
 
 
-def paused(kernel: Kernel, at: int) -> Kernel:
-    """With a ``nanosleep`` before an instruction, which is at the next place then: its warps end
-    their turn there, as `schedgen.emulator.machine.policies.Held` and `Rushed` need."""
-    one = kernel.body[at]
-    sleep = Instruction("nanosleep", ("u32",), (Immediate(0),), one.line, None, one.location)
-    return _instead(kernel, at, sleep, one)
+def paused(kernel: Kernel, *places: int) -> Kernel:
+    """With a ``nanosleep`` before instructions: warps end their turns there, as
+    `schedgen.emulator.machine.policies.Held`, `Rushed` and `Starved` need. The only one of these
+    instructions is at the next place then, and each is one place further for each before it."""
+    for at in sorted(places, reverse=True):
+        one = kernel.body[at]
+        sleep = Instruction("nanosleep", ("u32",), (Immediate(0),), one.line, None, one.location)
+        kernel = _instead(kernel, at, sleep, one)
+    return kernel
 
 
 def mutants(kernel: Kernel) -> Iterator[Mutant]:

@@ -191,7 +191,7 @@ class _Targeted(Adversarial):
 
     def _at(self, warp: Warp) -> bool:
         """Whether lanes of a warp that can go on are about to execute one of the instructions."""
-        return any(g.condition is None and g.pc in self._places for g in warp.groups)
+        return _about(warp, self._places)
 
     def _patient(self, warp: Warp) -> bool:
         """Whether there was an arrival, an operation or an end in the last turns: if not, those
@@ -200,6 +200,10 @@ class _Targeted(Adversarial):
         self._idle = self._idle + 1 if events == self._events else 0
         self._events = events
         return self._idle < _PATIENT
+
+
+def _about(warp: Warp, places: Collection[int]) -> bool:
+    return any(g.condition is None and g.pc in places for g in warp.groups)
 
 
 class Held(_Targeted):
@@ -251,3 +255,51 @@ class Rushed(_Targeted):
             return choice
         own = (i for i, one in enumerate(pending) if one.issuer.warpgroup in self._groups)
         return len(ready) + next(own, 0)
+
+
+class Starved(_Targeted):
+    """Such warps go first, as under `Rushed`, and what they wait for comes last: all other
+    operations execute before, in the order in which they were issued, and warps that are about to
+    arrive go when nothing else can. So a wait for the first of two copies behind the wait for the
+    second one finds its phase incomplete, too; and returns False then.
+
+    Args:
+        seed: of all other choices.
+        places: of the waits.
+        arrivals: places of the arrivals that they wait for; warps have to end a turn before these.
+        lines: PTX lines of the operations that they wait for.
+    """
+
+    delay = "late"
+
+    def __init__(
+        self, seed: int, places: Collection[int], arrivals: Collection[int], lines: Collection[int]
+    ) -> None:
+        super().__init__(seed, places)
+        self._arrivals = frozenset(arrivals)
+        self._lines = frozenset(lines)
+        self._tested = -1
+        self._first = False
+
+    def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
+        self._first = False
+        at = next((i for i, warp in enumerate(ready) if self._at(warp)), None)
+        if at is not None:
+            events = ready[at].machine.events
+            self._first, self._tested = events != self._tested, events
+            return at
+        if ready and not self._patient(ready[0]):
+            return super().pick(ready, pending)
+        free = [i for i, warp in enumerate(ready) if not _about(warp, self._arrivals)]
+        if free:
+            return free[super().pick([ready[i] for i in free], ())]
+        other = (i for i, one in enumerate(pending) if one.line not in self._lines)
+        chosen = next(other, None)
+        if chosen is not None:
+            return len(ready) + chosen
+        return super().pick(ready, ()) if ready else 0
+
+    def spurious(self) -> bool:
+        """Always at the first test after something has happened; whoever tests again comes to wait
+        at some time."""
+        return self._first or super().spurious()

@@ -15,7 +15,7 @@ from schedgen.emulator.ptx.tree import Kernel
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 _PTX = """.version 8.8
-.target sm_100a
+.target {arch}
 .address_size 64
 .visible .entry k(.param .u64 out)
 {{
@@ -45,17 +45,19 @@ def benchmark(name: str) -> Any:
 def kernel(text: str) -> Kernel:
     """A kernel with these statements. ``%r1``: the thread; ``%r3`` and ``%r6``: addresses of its
     word and of that of the other warp; ``%p1``: not thread 0; ``%p2``: not warp 0; ``%r8``: 0."""
-    return parse(_PTX.format(text=text.strip())).kernels["k"]
+    return parse(_PTX.format(arch="sm_100a", text=text.strip())).kernels["k"]
 
 
-def campaign(*texts: str, threads: int = 64, switches: Switches | None = None) -> Any:
+def campaign(
+    *texts: str, threads: int = 64, switches: Switches | None = None, arch: str = "sm_100a"
+) -> Any:
     """A campaign with a launch of one CTA for each text."""
     files, run = benchmark("emulate_capture_file"), benchmark("emulated_mutants.run")
     runs = tuple(
         files.Run(Recording(
-            "k", (1, 1, 1), (threads, 1, 1), (1, 1, 1), 0, _PTX.format(text=text.strip()),
-            target("sm_100a", 1), {}, (bytes(8),), (Kept("out", bytes(4 * threads), 0),),
-            (Pointer(0, 0, 0, 0),),
+            "k", (1, 1, 1), (threads, 1, 1), (1, 1, 1), 0,
+            _PTX.format(arch=arch, text=text.strip()), target(arch, 1), {}, (bytes(8),),
+            (Kept("out", bytes(4 * threads), 0),), (Pointer(0, 0, 0, 0),),
         ))
         for text in texts
     )  # fmt: skip

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from schedgen.benchmarks.mutants.kernels import paused
+from schedgen.benchmarks.mutants.kernels import UNREPEATED, paused
 from schedgen.emulator.emulation import Emulator
 from schedgen.emulator.machine.lanes import EmulationError
-from schedgen.emulator.machine.policies import Held, Policy, Rushed
-from schedgen.emulator.machine.switches import Switches
+from schedgen.emulator.machine.policies import Held, Policy, Rushed, Starved
+from schedgen.emulator.machine.switches import Switches, Uninitialized
 from schedgen.emulator.ptx.tree import Kernel
-from tests.emulator.mutants.campaigns import benchmark, campaign
+from tests.emulator.mutants.campaigns import benchmark, campaign, line
 
 LAST = """@!%p1 mbarrier.init.shared.b64 [bar], 32;
 bar.sync 0;
@@ -88,6 +89,110 @@ END:
         Held(0, [at + 1]), "off", Switches(),
         rewrite=lambda module: replace(module, kernels={**module.kernels, "k": slow}),
     )  # fmt: skip
+    one.execute(0, emulator)
+    assert len(emulator.reports) == 1
+
+
+# -- what waits wait for comes last ----------------------------------------------------------------
+
+COPIES = """@!%p1 mbarrier.init.shared.b64 [bar], 1;
+@!%p1 mbarrier.init.shared.b64 [bar+8], 1;
+bar.sync 0;
+@!%p2 bra WAITS;
+elect.sync %r7|%p4, -1;
+@!%p4 bra END;
+mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128;
+cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [data], [%rd1], 128, [bar];
+mbarrier.arrive.expect_tx.shared.b64 _, [bar+8], 128;
+cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [data+128], [%rd1], 128, [bar+8];
+bra END;
+WAITS:
+V:
+mbarrier.try_wait.parity.shared.b64 %p3, [bar+8], 0;
+@!%p3 bra V;
+W:
+mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0;
+@!%p3 bra W;
+ld.shared.b32 %r7, [%r3];
+END:
+U:
+mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0;
+@!%p3 bra U;
+"""
+"""Warp 0 waits for the second one of two copies first; nobody exits before both are there."""
+
+
+def unrepeated(text: str, nth: int, threads: int = 64) -> tuple[Any, Any]:
+    """The campaign of a kernel, and its mutant of the nth try_wait."""
+    one = campaign(text, threads=threads, switches=Switches(uninitialized=Uninitialized.WARNING))
+    at = line(text, "try_wait", nth)
+    mutants = (m for m in one.mutants if m.operator == UNREPEATED)
+    return one, next(m for m in mutants if m.instruction.line == at)
+
+
+def test_a_wait_for_the_first_copy_behind_that_for_the_second() -> None:
+    one, mutant = unrepeated(COPIES, 1)
+    found = one.end(mutant)
+    assert (found.end, found.seed) == ("race", benchmark("emulated_mutants.run").STARVED)
+    assert one.end(one.mutants[0]).end == "undetected", "the kernel itself is silent"
+
+
+ARRIVALS = """@!%p1 mbarrier.init.shared.b64 [bar], 32;
+@!%p1 mbarrier.init.shared.b64 [bar+8], 32;
+bar.sync 0;
+@!%p2 bra WAITS;
+setp.eq.s32 %p4, %r9, 1;
+@%p4 st.shared.b32 [%r3], %r1;
+@%p4 mbarrier.arrive.shared.b64 _, [bar];
+@!%p4 mbarrier.arrive.shared.b64 _, [bar+8];
+bra END;
+WAITS:
+V:
+mbarrier.try_wait.parity.shared.b64 %p3, [bar+8], 0;
+@!%p3 bra V;
+W:
+mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0;
+@!%p3 bra W;
+ld.shared.b32 %r7, [%r6];
+END:
+"""
+"""Warp 1 arrives for what warp 0 reads, warp 2 for what it waits for before."""
+
+
+def test_a_wait_for_arrivals_of_another_warp() -> None:
+    awaited = benchmark("emulated_mutants.awaited")
+    one, mutant = unrepeated(ARRIVALS, 1, threads=96)
+    lines = one._completing(0)
+    first, second = (line(ARRIVALS, "mbarrier.arrive", n) for n in (0, 1))
+    assert lines[mutant.instruction.line] == {first}
+    assert lines[line(ARRIVALS, "try_wait")] == {second}
+    for kernel, found in ((mutant.original, None), (mutant.kernel, "race")):
+        changed, policy = awaited.starved(replace(mutant, kernel=kernel), lines)
+        body = changed.kernel.body
+        assert isinstance(policy, Starved)
+        assert [i.opcode for n, i in enumerate(body) if body[n - 1].opcode == "nanosleep"] == [
+            "mbarrier", "mbarrier"
+        ]  # fmt: skip
+        emulator = Emulator(policy, "first", one.capture.switches, rewrite=changed.module)
+        if found is None:
+            one.execute(0, emulator)
+        else:
+            with pytest.raises(EmulationError, match=found):
+                one.execute(0, emulator)
+
+
+LIMIT = 10_000
+"""Instructions, many more than there are without spinning."""
+
+
+def test_whoever_repeats_a_wait_comes_to_its_end() -> None:
+    """Warp 0 tests again and again in a loop that is more than the branch back."""
+    text = COPIES.replace("@!%p3 bra W;", "add.s32 %r8, %r8, 1;\n@!%p3 bra W;")
+    one, mutant = unrepeated(text, 1)
+    lines = one._completing(0)
+    itself = replace(mutant, kernel=mutant.original)
+    changed, policy = benchmark("emulated_mutants.awaited").starved(itself, lines)
+    emulator = Emulator(policy, "first", one.capture.switches, LIMIT, changed.module)
     one.execute(0, emulator)
     assert len(emulator.reports) == 1
 
