@@ -10,15 +10,16 @@ out), first under the schedules of `schedgen race`, then under those of the camp
 schedule shows is examined (`emulated_mutants.why`). Rows of mutants are in FOLDER/rows.jsonl, which
 grows: what is there is not judged again. One mutant of each operator and line of the source comes
 first, and with --first alone; --seconds ends it after so many, and ``--each=N`` takes N of every
-operator.
+operator. Saved rows of kernels that are not in FOLDER, or not named, stay as they are.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, perf_counter
@@ -30,7 +31,7 @@ from emulate_mutants import UNCHANGED, chosen, judged, kind_of, known
 from emulated_mutants.pool import Task, judge
 from emulated_mutants.run import TARGETED, Campaign
 from emulated_mutants.why import explained
-from report import keep, table
+from report import RESULTS, keep, table
 
 from schedgen.emulator.machine.switches import Switches, Uninitialized
 
@@ -201,7 +202,15 @@ def _campaign(folder: Path, names: Sequence[str], options: dict[str, str]) -> No
     for row in rows:
         for one in row["missed"]:
             print(f"{row['kernel']}: missed: {one}")
-    keep(NAME, rows)
+    keep(NAME, [*rows, *_kept({entry.name for entry in found})])
+
+
+def _kept(names: Collection[str]) -> list[Row]:
+    """Saved rows of other kernels than ``names``, each with the day on which it was made."""
+    path = RESULTS / f"{NAME}.json"
+    saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": []}
+    others = [row for row in saved["rows"] if row["kernel"] not in names]
+    return [{"of": saved["environment"]["date"], **row} for row in others]
 
 
 def _judged(folder: Path, file: Path, entry: Entry, numbers: Sequence[int], until: float) -> None:

@@ -217,7 +217,8 @@ def race_mutants() -> str:
     for row in rows:
         keys = ("mutants", "judged", "not executed", "detected", "by default schedules")
         counts = (row[key] for key in (*keys, "equivalent", "not examined"))
-        lines.append((f"`{row['kernel']}`", *counts, len(row["missed"]), round(row["seconds"])))
+        name = f"`{row['kernel']}`" + (f" ({row['of']})" if "of" in row else "")
+        lines.append((name, *counts, len(row["missed"]), round(row["seconds"])))
     rules, reasons = Counter[str](), Counter[str]()
     for row in rows:
         rules.update(row["rules"])
