@@ -83,8 +83,8 @@ def attention(
     `attention_decode`: in splits, of which the sequence alone decides.
 
     A row of q that sees no key gives 0, and -inf as its ``lse``: with ``causal``, the first
-    ``seq_q - seq_k`` rows; without keys, all. There are gradients of q, k, v and sinks for a
-    head_dim of 64 and 128 (docs/backward.md). Tensors that expressions name have none.
+    ``seq_q - seq_k`` rows; without keys, all. There are gradients of q, k, v and sinks
+    (docs/backward.md). Tensors that expressions name have none.
 
     Args:
         q: (batch, seq_q, heads, head_dim), bfloat16 or float16, head_dim 32 to 256 in steps of 32;

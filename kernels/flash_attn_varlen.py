@@ -40,8 +40,8 @@ def flash_attn_varlen_func(
 ) -> Any:
     """softmax(q k^T softmax_scale) v of each sequence, as FlashAttention-2's function of this name.
 
-    There are gradients of q, k, v and sinks for a head_dim of 64 and 128 (docs/backward.md), with
-    the same bits in each run; they are 0 for what belongs to no sequence.
+    There are gradients of q, k, v and sinks (docs/backward.md), with the same bits in each run;
+    they are 0 for what belongs to no sequence.
 
     Args:
         q: (total_q, heads, head_dim), the queries of all sequences, as of
