@@ -114,7 +114,8 @@ def _edited(
         # DER subtracts, and GRAD sees by rS what END leaves out
         body[:] = [one for one in body if one["id"] not in ("LDP", "DIFF", "END")]
         insert(body, loaded, before="EXP")
-        _insert(data, "DER", {"rdP": f"(rdP - sDelta) * ({render(factor)})"})
+        only = {key: loaded[key] for key in loaded.keys() & {"only"}}
+        _insert(data, "DER", {"rdP": f"(rdP - sDelta) * ({render(factor)})"}, **only)
         # what is not kept may have any derivative, also one that is no number
         put(body, "GRAD", {"to": {gradient: "where(rS > 0, rS * rdP, 0)"}})
     for key in ("tile_first", "tile_trips"):
@@ -174,10 +175,10 @@ def _scores(
     return score, factor
 
 
-def _insert(data: dict[str, Any], name: str, to: Mapping[str, str]) -> None:
+def _insert(data: dict[str, Any], name: str, to: Mapping[str, str], **more: Any) -> None:
     """A formula before the exponentials."""
     made = {"id": name, "kind": "map", "over": ["part"], "to": dict(to), "label": "softmax"}
-    insert(data["operations"]["body"], made, before="EXP")
+    insert(data["operations"]["body"], made | more, before="EXP")
 
 
 def _at_the_end(data: dict[str, Any], variant: Variant, operation: str, total: str) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from schedgen.driver.binding import kernels_of
 from schedgen.expressions import ExpressionError
 from schedgen.interpret.sequential import run
+from schedgen.kernels.attention_arguments import walks
 from schedgen.kernels.variants.backward import KEYS, QUERIES
 from schedgen.kernels.variants.calling import LOG2_E, Asked, asked, expressed, sizes_of, spec_of
 from schedgen.machine_file import read_machine
@@ -23,7 +24,7 @@ from tests.fuzz.fuzzer import fuzzer
 from tests.kernels.variants.test_spec import COLUMN, HEADS, MASKS, ROW, SEQ_K, SEQ_Q, SLOPE
 from tests.schedgen.interpret.problems import random
 
-SMALL = {"queries": "16", "keys": "16", "head_dim": "64"}
+SMALL = {"queries": "16", "keys": "16"}
 BOTH = (KEYS, QUERIES)
 EVERYTHING = torch.ones(SEQ_Q, SEQ_K, dtype=torch.bool)
 
@@ -70,11 +71,12 @@ def gradients(
     kept: Tensor,
     target: str,
     shape: tuple[int, int, int, int, int] = (2, SEQ_Q, SEQ_K, HEADS, HEADS),
+    head_dim: int = 64,
 ) -> None:
     """Those of the specs are right. ``shape``: batch, seq_q, seq_k, heads, heads_k."""
     batch, seq_q, seq_k, heads, heads_k = shape
-    q, dout = (random(batch, seq_q, heads, 64, seed=n) for n in (2, 3))
-    k, v = (random(batch, seq_k, heads_k, 64, seed=n) for n in (0, 1))
+    q, dout = (random(batch, seq_q, heads, head_dim, seed=n) for n in (2, 3))
+    k, v = (random(batch, seq_k, heads_k, head_dim, seed=n) for n in (0, 1))
     lse, delta, right = wanted_of((q, k, v), score, kept, dout)
     sums = (lse * LOG2_E).where(lse > -1e30, 1e30).float()
     inputs: dict[str, Any] = {"q": q, "k": k, "v": v, "do": dout, "lse": sums}
@@ -82,9 +84,10 @@ def gradients(
     for name, value in expressed(wanted, sizes_of(q, k), q, 1 / 8, None, given).items():
         inputs[name] = value if isinstance(value, Tensor) else torch.tensor(value)
     found: dict[str, Tensor] = {}
-    for base in BOTH:
+    for base, of in walks(KEYS, QUERIES, head_dim, head_dim):
         spec = spec_of(replace(wanted, base=base))
-        kernel = kernels_of(spec, read_machine(target), SMALL)[0]
+        told = {**SMALL, "head_dim": str(head_dim), **of}
+        kernel = kernels_of(spec, read_machine(target), told)[0]
         names = {argument.name for argument in kernel.arguments}
         found |= run(kernel, {name: value for name, value in inputs.items() if name in names})
     for name, its in zip(("dq", "dk", "dv"), right, strict=True):
@@ -111,6 +114,14 @@ def test_scores(score: str, target: str) -> None:
     logarithm = "log" in score
     mask, kept = ("column <= row", COLUMN <= ROW) if logarithm else (None, EVERYTHING)
     gradients(asked(mask, score, False, None, given), given, formula, kept, target)
+
+
+@pytest.mark.parametrize(("head_dim", "target"), [(96, "h200"), (160, "b200")])
+def test_other_heads(head_dim: int, target: str) -> None:
+    """Wide ones have a kernel for keys and one for values, with the same mask and score."""
+    formula, kept = SCORES["cap * tanh(score / cap)"][1], COLUMN <= ROW
+    wanted = asked("column <= row", "cap * tanh(score / cap)", False, None, {"cap": 2.0})
+    gradients(wanted, {"cap": 2.0}, formula, kept, target, head_dim=head_dim)
 
 
 @pytest.mark.slow
