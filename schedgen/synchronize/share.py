@@ -56,10 +56,15 @@ def gatherings(layout: Layout, made: Synchronization) -> Iterator[Synchronizatio
 def _comes_with(layout: Layout, small: Signal, large: Signal) -> bool:
     """Whether one role gives both for its loads in the loop, with the same numbers, and nothing
     that is as large in between. A barrier may have more slots than a tile that it tells of.
+
+    The spec has to have put both into one order: with a wait in another place ptxas may take other
+    registers, and serialize products that it did not before, so it is asked for where it pays.
     """
     names = small.operation, large.operation
+    orders = ({name for name, _ in order.sequence} for order in layout.kernel.orders)
     return (
-        all(layout.is_load(name) and layout.in_loop(name) for name in names)
+        any(order.issuperset(names) for order in orders)
+        and all(layout.is_load(name) and layout.in_loop(name) for name in names)
         and layout.role_of[names[0]] == layout.role_of[names[1]]
         and small.number == large.number
         and small.number.scale == 1

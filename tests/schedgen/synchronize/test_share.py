@@ -71,6 +71,15 @@ def test_nothing_is_awaited_with_what_comes_before_another_tile() -> None:
     assert not any("sQ full" in name and "sDelta" in name for name in names)
 
 
+def test_only_loads_that_the_spec_has_in_one_order() -> None:
+    """Factors of blocks have few bytes, too, and come beside tiles."""
+    solution = solve(read_spec("gemm_fp8_blocks"), read_machine("h200"), settings={"dtype": "e4m3"})
+    problem = solution.problem
+    found = synchronized(problem.kernel, solution.schedule, problem.machine)
+    assert found.made.handoffs
+    assert not any(each.later for each in found.made.handoffs)
+
+
 def test_without_a_load_on_the_barrier_there_is_a_race() -> None:
     program = made().program
     roles = tuple(
