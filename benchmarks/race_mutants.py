@@ -208,8 +208,11 @@ def _campaign(folder: Path, names: Sequence[str], options: dict[str, str]) -> No
 def _kept(names: Collection[str]) -> list[Row]:
     """Saved rows of other kernels than ``names``, each with the day on which it was made."""
     path = RESULTS / f"{NAME}.json"
-    saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rows": []}
-    others = [row for row in saved["rows"] if row["kernel"] not in names]
+    if not path.exists():
+        return []
+    saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    rows: list[Row] = saved["rows"]
+    others = [row for row in rows if row["kernel"] not in names]
     return [{"of": saved["environment"]["date"], **row} for row in others]
 
 
