@@ -243,7 +243,7 @@ def test_no_second_derivative(launches: list[str]) -> None:
 def test_kernels_that_are_made_on_first_use(
     launches: list[str], monkeypatch: pytest.MonkeyPatch, dim: int, dim_v: int, causal: bool
 ) -> None:
-    """Of every head_dim that the forward pass has, also of shared heads; wide ones in two parts."""
+    """Those of a head_dim that none is shipped for, of shared heads; wide ones in two parts."""
     asked: list[tuple[str, str]] = []
 
     def made(base: str, device: torch.device, settings: Mapping[str, str]) -> Walk:

@@ -95,7 +95,16 @@ END:
 
 # -- what waits wait for comes last ----------------------------------------------------------------
 
-COPIES = """@!%p1 mbarrier.init.shared.b64 [bar], 1;
+BOTH = """WAITS:
+V:
+mbarrier.try_wait.parity.shared.b64 %p3, [bar+8], 0;
+@!%p3 bra V;
+W:
+mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0;
+@!%p3 bra W;
+"""
+"""Who waits, for the second barrier and then for the first."""
+COPIES = f"""@!%p1 mbarrier.init.shared.b64 [bar], 1;
 @!%p1 mbarrier.init.shared.b64 [bar+8], 1;
 bar.sync 0;
 @!%p2 bra WAITS;
@@ -106,14 +115,7 @@ cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [data], [%rd1], 12
 mbarrier.arrive.expect_tx.shared.b64 _, [bar+8], 128;
 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [data+128], [%rd1], 128, [bar+8];
 bra END;
-WAITS:
-V:
-mbarrier.try_wait.parity.shared.b64 %p3, [bar+8], 0;
-@!%p3 bra V;
-W:
-mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0;
-@!%p3 bra W;
-ld.shared.b32 %r7, [%r3];
+{BOTH}ld.shared.b32 %r7, [%r3];
 END:
 U:
 mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0;
@@ -137,7 +139,7 @@ def test_a_wait_for_the_first_copy_behind_that_for_the_second() -> None:
     assert one.end(one.mutants[0]).end == "undetected", "the kernel itself is silent"
 
 
-ARRIVALS = """@!%p1 mbarrier.init.shared.b64 [bar], 32;
+ARRIVALS = f"""@!%p1 mbarrier.init.shared.b64 [bar], 32;
 @!%p1 mbarrier.init.shared.b64 [bar+8], 32;
 bar.sync 0;
 @!%p2 bra WAITS;
@@ -146,14 +148,7 @@ setp.eq.s32 %p4, %r9, 1;
 @%p4 mbarrier.arrive.shared.b64 _, [bar];
 @!%p4 mbarrier.arrive.shared.b64 _, [bar+8];
 bra END;
-WAITS:
-V:
-mbarrier.try_wait.parity.shared.b64 %p3, [bar+8], 0;
-@!%p3 bra V;
-W:
-mbarrier.try_wait.parity.shared.b64 %p3, [bar], 0;
-@!%p3 bra W;
-ld.shared.b32 %r7, [%r6];
+{BOTH}ld.shared.b32 %r7, [%r6];
 END:
 """
 """Warp 1 arrives for what warp 0 reads, warp 2 for what it waits for before."""
