@@ -82,8 +82,8 @@ def derivable(head_dim: int, head_dim_v: int) -> None:
 def walks(
     of_keys: str, of_queries: str, head_dim: int, head_dim_v: int
 ) -> tuple[tuple[str, dict[str, str]], ...]:
-    """The specs of gradients for each kernel, with what it is told beside `dims`: ``of_keys`` has
-    one of keys and values, or one of each.
+    """The kernels of gradients: the spec of each, and what it is told beside `dims`. The spec
+    ``of_keys`` is there once, for keys and values, or of wide heads twice, for one of them each.
     """
     wide = max(head_dim, head_dim_v) > _ALONE
     alone = ("keys", "values") if wide else ()
