@@ -264,7 +264,9 @@ def test_in_the_emulator(
 
     monkeypatch.setattr(made, "_launch", launch)
     a, b = operands(150, 140, 200)
-    found = made(a, b)
+    # Not by its operator, which an equal file of another test may have defined.
+    found = made._run(a, b)
+    assert isinstance(found, Tensor)
     wanted = a.double() @ b.double().mT
     assert torch.allclose(found.double(), wanted, rtol=1e-2, atol=1e-2)
     assert library.load(made.path).facts == made.facts

@@ -98,13 +98,14 @@ def test_emission_that_keeps_what_is_beside_products(tmp_path: Path) -> None:
     setting = "--set", "product_order=auto"
     result = run("emit", "attention_fwd", "-t", "h200", *setting, "-o", str(tmp_path), "--json")
     assert result.exit_code == 0, result.output
-    first, second, third = json.loads(result.stdout)["compiled"]
-    styles = [attempt["style"] for attempt in (first, second, third)]
-    assert styles == [[], ["blocks"], ["blocks", "shared"]]
-    assert [attempt["chosen"] for attempt in (first, second, third)] == [False, False, True]
+    first, *rest = json.loads(result.stdout)["compiled"]
+    blocks = ["blocks"], ["blocks", "shared"], ["blocks", "shared", "prompt"]
+    assert [attempt["style"] for attempt in (first, *rest)] == [[], *blocks]
+    (chosen,) = (attempt for attempt in (first, *rest) if attempt["chosen"])
+    assert chosen["style"] == ["blocks", "shared"]  # `prompt` takes as long, within a cycle
     planned, lost = (first["beside_products"][f"{key}_cycles"] for key in ("planned", "lost"))
     assert planned > lost > planned / 4
-    for attempt in (second, third):
+    for attempt in rest:
         beside = attempt["beside_products"]
         assert beside["lost_cycles"] < beside["planned_cycles"] / 100
     (file,) = tmp_path.glob("*.py")
@@ -112,7 +113,7 @@ def test_emission_that_keeps_what_is_beside_products(tmp_path: Path) -> None:
     result = run("compile", str(file), "-o", str(tmp_path / "built"), "--json")
     assert result.exit_code == 0, result.output
     compiled = json.loads(result.stdout)["conformance"]["cubin_order"]["beside_products"]
-    assert compiled["lost_cycles"] == third["beside_products"]["lost_cycles"]
+    assert compiled["lost_cycles"] == chosen["beside_products"]["lost_cycles"]
 
 
 @pytest.mark.slow
