@@ -106,7 +106,7 @@ class Integers:
         if value is not None and value < 0 and one.modifiers[-1] == "u32":
             return self.terms.const(value % _WRAP >> by)
         if one.modifiers[-1] in _SIGNED:
-            return self.terms.halved(s[0], by)
+            return self.terms.halved(s[0], by, 64 if one.modifiers[-1] == "s64" else 32)
         return self.terms.shifted_right(s[0], by)
 
     def _div(self, one: Instruction, s: list[Term]) -> Term | None:

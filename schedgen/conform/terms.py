@@ -176,11 +176,11 @@ class Terms:
             return term
         return self._quotient(term, by) or self.make("shr", term, by)
 
-    def halved(self, term: Term, by: int) -> Term:
-        """Shifted to the right with its sign."""
+    def halved(self, term: Term, by: int, bits: int = 32) -> Term:
+        """Shifted to the right with its sign, which is the highest one of its ``bits``."""
         if term.number is not None:
-            return self.const(term.number >> by)
-        return self.make("sar", term, by) if by else term
+            return self.const(signed(term.number, bits) >> by)
+        return self.make("sar" if bits == 32 else "sar64", term, by) if by else term
 
     def high_product(self, a: Term, b: Term, bits: int = 32) -> Term:
         """The upper half of an unsigned product of two numbers of that many bits."""
@@ -270,6 +270,11 @@ class Terms:
 COMMUTATIVE = frozenset(("mul", "and", "or", "xor", "and?", "or?", "eq?"))
 """Operators of two terms that may be exchanged."""
 CONDITIONS = {"eq", "lt", "le", "not", "and?", "or?", "float?", "elect", "vote?"}
+
+
+def signed(number: int, bits: int) -> int:
+    """What a register of so many bits has of ``number``, read with a sign."""
+    return (number + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
 
 
 def is_condition(term: Term) -> bool:

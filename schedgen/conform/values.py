@@ -104,6 +104,13 @@ def _shifted(a: Value, by: int, signed: bool) -> Value | None:
     return _divided(a, 2**by)
 
 
+def _halved(a: Value, by: int) -> Value | None:
+    """With the sign of 32 bits, to which what is shifted to the left may have come."""
+    if a.plain and bool((np.abs(a.array) >= 2**31).any()):
+        a = Value((a.array + 2**31) % 2**32 - 2**31)
+    return _divided(a, 2**by)
+
+
 def _divided(a: Value, by: int) -> Value | None:
     if a.tensor or a.modulus % by or a.shared % by:
         return None
@@ -170,7 +177,8 @@ OPERATORS: dict[str, Callable[..., Value | None]] = {
     "or": partial(_bits, "or"),
     "xor": partial(_bits, "xor"),
     "shr": partial(_shifted, signed=False),
-    "sar": partial(_shifted, signed=True),
+    "sar": _halved,
+    "sar64": partial(_shifted, signed=True),
     "div": _divided,
     "mod": _remainder,
     "mul": _product,

@@ -34,7 +34,7 @@ MOST = 160
 """Trip counts that are worth executing."""
 _COMPARING = ("eq", "lt", "le", "ult", "min", "max", "min.u32?", "max.u32?")
 _LINEAR = ("sum", "const", "sym", "select", "mul")
-_PERIODIC = ("and", "mod", "div", "shr", "shr.u32?", "sar", "or", "xor")
+_PERIODIC = ("and", "mod", "div", "shr", "shr.u32?", "sar", "sar64", "or", "xor")
 _LOGICAL = ("not", "and?", "or?", "eq?", "select")
 
 
@@ -164,7 +164,7 @@ class Looker:
             raise Refusal(f"'{term.op}' of the trip count with what is no constant", one)
         (number,) = numbers
         assert number is not None
-        if term.op in ("shr", "shr.u32?", "sar"):
+        if term.op in ("shr", "shr.u32?", "sar", "sar64"):
             modulus = 2**number
         elif term.op in ("div", "mod"):
             modulus = number
@@ -177,7 +177,7 @@ class Looker:
 
 def _content(term: Term, depends: Callable[[Term], bool]) -> int:
     """What all that changes in a sum is a multiple of."""
-    if term.op in ("shr", "sar") and isinstance(term.args[1], int):
+    if term.op in ("shr", "sar", "sar64") and isinstance(term.args[1], int):
         return max(1, _content(term.parts[0], depends) >> term.args[1])
     return gcd(*(factor for part, factor in addends(term)[1] if depends(part))) or 1
 

@@ -55,6 +55,11 @@ def _signed(value: Number) -> Number:
     return (value + 2**31) % 2**32 - 2**31
 
 
+def _halved(value: Number, by: int) -> Number:
+    """Of 32 bits with their sign."""
+    return _signed(value) >> by
+
+
 def _high_half(a: Number, b: Number) -> Number:
     """Of a signed product."""
     return (_signed(a) * _signed(b)) >> 32
@@ -130,7 +135,8 @@ _OPERATORS: dict[str, Callable[..., Number | None]] = {
     "xor": operator.xor,
     "shr": _shifted,
     "shr.u32?": _shifted,
-    "sar": operator.rshift,
+    "sar": _halved,
+    "sar64": operator.rshift,
     "div": operator.floordiv,
     "mod": operator.mod,
     "mul": operator.mul,

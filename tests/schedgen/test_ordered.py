@@ -48,7 +48,7 @@ def test_gradients_of_queries_add_up_over_keys(causal: str) -> None:
     kernel = bound("attention_bwd", ordered="true", causal=causal)
     (one,) = ordered_sums(kernel)
     assert (one.along, one.places) == ("seq_k", ("batch", "heads"))
-    sizes = {"batch": 2, "heads": 3, "seq_q": 65, "seq_k": 1, "heads_k": 1}
+    sizes = {"batch": 2, "heads": 3, "seq_q": 129, "seq_k": 1, "heads_k": 1}
     assert turns_of(kernel, sizes) == {"n_turns": 12}
 
 

@@ -84,7 +84,7 @@ def test_order_is_nobodys_unless_parts_do_not_meet() -> None:
 def test_products_that_are_parts_of_sums_cover_their_tile_only() -> None:
     """The gradient of queries adds up over keys, of which an output tile has a block."""
     kernel = bound("attention_bwd", head_dim="64")
-    assert part_of_sums(kernel, kernel.operation["DSK[0]"]) == {"seq_k", "head_dim_v"}
+    assert part_of_sums(kernel, kernel.operation["DSK[0,0]"]) == {"seq_k", "head_dim_v"}
     assert part_of_sums(kernel, kernel.operation["PDO[0]"]) == frozenset()
     assert covered(kernel) == {"head_dim": 64, "head_dim_v": 64}
     first = [axis.extent for axis in bound("attention_bwd_kv").grid]

@@ -121,3 +121,18 @@ def test_conditions(
     env = Environment({}, {x: Linear(constant, factors)})
     assert env.decide(terms.compare("eq", x, zero)) is equal
     assert env.decide(terms.compare("lt", x, zero)) is less
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_signs_that_bits_were_moved_to(bits: int) -> None:
+    """Compilers make a mask of a bit of a thread's number: to the left up to the sign, and back."""
+    terms = Terms()
+    thread = terms.symbol("thread")
+    moved = terms.halved(terms.times(thread, 2**25), 31, bits)
+    threads = np.arange(128)
+    env = Environment({thread: Value(threads.reshape(1, 1, 1, -1))}, {})
+    value = env.value(moved)
+    assert value is not None
+    wanted = np.where(threads & 64, -1, 0) if bits == 32 else threads << 25 >> 31
+    assert value.array.reshape(-1).tolist() == wanted.tolist()
+    assert terms.halved(terms.const(64 << 25), 31, bits).number == (-1 if bits == 32 else 1)

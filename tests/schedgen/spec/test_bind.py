@@ -163,7 +163,7 @@ def test_one_instance_is_replicated_like_none() -> None:
     """On b200 there is one dP, one band of it that is, and one half of dQ."""
     (kernel,) = kernels("attention_bwd", "b200", head_dim="128")
     assert kernel.region["dS"].options[0] == AliasOption("dP[0]", 256, 0)
-    assert [option.host for option in kernel.region["dQ[0]"].options] == [None, "dP[0]", "S"]
+    assert [option.host for option in kernel.region["dQ[0,0]"].options] == [None, "dP[0]", "S"]
 
 
 def test_alias_in_another_space_does_not_apply() -> None:
@@ -237,13 +237,25 @@ def test_orders_stand_for_all_parts() -> None:
 
 def test_rings_apart() -> None:
     """One for the instances of each warpgroup, which have registers of their own."""
+    for head_dim, own in (("128", ("0,0", "0,1")), ("64", ("0,0", "1,0"))):
+        (kernel,) = kernels("attention_bwd", "h200", head_dim=head_dim)
+        found = {ring.name: (ring.regions, ring.lags) for ring in kernel.rings}
+        of_each = {
+            f"turns[{n}]": ((f"dP[{n}]", f"dQ[{index}]"), ((0, 0),)) for n, index in enumerate(own)
+        }
+        assert found == of_each
+        assert [kernel.region[f"dQ[{index}]"].ring for index in own] == list(of_each)
+
+
+def test_a_tile_of_which_columns_are_rows() -> None:
+    """Of 80 queries a warpgroup, which has 64 rows, computes its half of the columns as rows."""
     (kernel,) = kernels("attention_bwd", "h200", head_dim="128")
-    found = {ring.name: (ring.regions, ring.lags) for ring in kernel.rings}
-    of_each = {f"turns[{n}]": ((f"dP[{n}]", f"dQ[{n}]"), ((0, 0),)) for n in range(2)}
-    assert found == of_each
-    assert [kernel.region[f"dQ[{n}]"].ring for n in range(2)] == list(of_each)
-    (kernel,) = kernels("attention_bwd", "h200", head_dim="64")
-    assert kernel.rings == ()
+    shapes = [kernel.region[name].shape for name in ("dQ[0,1]", "sDQ[0,1,0]")]
+    assert shapes == [(64, 80), (80, 64)]
+    (kernel,) = kernels("attention_bwd", "h200", head_dim="128", queries="64")
+    shapes = [kernel.region[name].shape for name in ("dQ[0,1]", "sDQ[0,1,0]")]
+    assert shapes == [(64, 64), (64, 64)]
+    assert kernel.operation["OUT[0,1,0]"].kind == "map"
 
 
 def test_a_single_tile_covers_no_extent_of_results_that_are_left_out() -> None:

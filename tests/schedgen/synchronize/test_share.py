@@ -43,7 +43,7 @@ def waits(program: Program, role: str) -> list[str]:
 def test_few_bytes_are_awaited_with_the_tile_before_them() -> None:
     program = made().program
     (barrier,) = (each for each in program.barriers if each.name == TOGETHER)
-    assert (barrier.slots, barrier.arrivals, barrier.bytes) == (2, 3, 16384 + 2 * 256)
+    assert (barrier.slots, barrier.arrivals, barrier.bytes) == (2, 3, 20480 + 2 * 320)
     order = waits(program, "softmax00")
     assert order.count(TOGETHER) == 1
     assert order.index(TOGETHER) < order.index("VDO[0]") < order.index("EXP[0,0]")
