@@ -1,6 +1,7 @@
 """Cycles that the h200 model predicts, of iterations and of whole launches, beside those measured.
 
     python benchmarks/predicted.py [--save] [TABLE ...]
+    python benchmarks/predicted.py [--save] --kernel SPEC ...      # *kernels* of these specs
 
 Eight tables: the *constants* that `schedgen calibrate` measured, beside what the model had when the
 measured kernels were scheduled; the *experiments* of the calibration about iterations, and those
@@ -15,15 +16,15 @@ machine code*: roles execute what the assembler wrote (`schedgen.cycles`), for w
 compiled; that of all shipped ones takes a quarter of an hour on two cores.
 Measured cycles come from `results/calibration.json` and `results/launches.json`, of the kernels
 that were scheduled by the models in them, and those of shipped kernels from `results/shipped.json`,
-which `schedgen calibrate --only kernels --keep` writes. Needs no GPU. Tables that are not named
-stay as they are in what is saved.
+which `schedgen calibrate --only kernels --keep` writes, but for kernels that are others by now
+(`CHANGED`). Needs no GPU. Tables that are not named stay as they are in what is saved.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -52,6 +53,14 @@ from schedgen.synchronize.synthesize import synthesize
 from schedgen.tuning.estimating import Pace, cycles, paced
 from schedgen.tuning.shapes import complete
 
+CHANGED = frozenset(
+    (
+        *("attention_bwd head_dim=64", "attention_bwd head_dim=128"),
+        *("attention_bwd_kv head_dim=64", "gemm_symmetric", "gemm_symmetric b_layout=kn"),
+        "gemm_symmetric a_layout=km b_layout=kn",
+    )
+)
+"""Shipped kernels whose programs changed after they were measured."""
 NAME = "predicted"
 TARGET = "h200"
 RECORD, LAUNCHES = RESULTS / "calibration.json", RESULTS / "launches.json"
@@ -167,15 +176,15 @@ def orders(record: Record, machine: Machine) -> Iterator[Row]:
         }
 
 
-def kernels(record: Record, machine: Machine) -> Iterator[Row]:
-    """Every shipped kernel, of data types of the same speed one."""
+def kernels(record: Record, machine: Machine, specs: Collection[str] = ()) -> Iterator[Row]:
+    """Every shipped kernel, or those of ``specs``, of data types of the same speed one."""
     del record
     there, longer = recorded(KERNELS), with_constants(machine, LONGER)
-    every = shipped_experiments(TARGET)
+    every = [one for one in shipped_experiments(TARGET) if not specs or one.spec in specs]
     by_code = assembled.iterations(assembled.shipped(every, machine), machine)
     for one in every:
         program, kernel = program_of_lock(one, machine)
-        measured = there.measured.get(one.name)
+        measured = None if one.name in CHANGED else there.measured.get(one.name)
         cycles = measured and measured.cycles
         row: Row = {"table": "kernels", "kernel": one.name, "II": program.ii_cycles}
         row |= {"with longer waits": round(of_program(program, kernel, longer).expected)}
@@ -246,11 +255,22 @@ def when(record: Record, row: Row) -> Row:
     return {"device": source.device, "measured on": source.date}
 
 
+def some_kernels(there: list[Row], specs: Collection[str]) -> None:
+    """Puts the kernels of ``specs`` into the rows of all tables."""
+    record, machine = recorded(RECORD), read_machine(TARGET)
+    made = {row["kernel"]: when(record, row) | row for row in kernels(record, machine, specs)}
+    print(table([{k: v for k, v in row.items() if k != "table"} for row in made.values()]))
+    keep(NAME, [made.get(row.get("kernel", ""), row) for row in there])
+
+
 def main() -> None:
     wanted = [word for word in sys.argv[1:] if word != "--save"]
     record, machine = recorded(RECORD), read_machine(TARGET)
-    print(f"{record.device}, {record.date}, {record.mhz:.0f} MHz at the lowest")
     there: list[Row] = json.loads((RESULTS / f"{NAME}.json").read_text("utf-8"))["rows"]
+    if wanted[:1] == ["--kernel"]:
+        some_kernels(there, wanted[1:])
+        return
+    print(f"{record.device}, {record.date}, {record.mhz:.0f} MHz at the lowest")
     found: list[Row] = []
     for part in (constants, experiments, waits, streams, code, launches, kernels, orders):
         name = part.__name__

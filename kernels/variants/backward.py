@@ -57,7 +57,9 @@ def of_keys(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     layout = Layout("keys", "queries", turned=True, bounds=bounds)
     data = _edited(base, variant, layout, first="KQ", gradient="rdS")
     # beside a mask and 64 columns there are too few registers for both, not with 32 or 96 columns
+    # or where they have none of their own
     masked = any(one["id"] == "MASK" for one in data["operations"]["body"])
+    masked = masked and "guest" not in data["parameters"]
     few = f"({'head_dim == 64 or ' * masked}head_dim + head_dim_v > 192)"
     data["rings"]["halves"]["only"] = f"left == 'registers' and not alone and {few}"
     _at_the_end(data, variant, "EPK", "dK")

@@ -95,7 +95,7 @@ def test_a_product_takes_its_ii(tmp_path: Path) -> None:
     ("name", "experiment", "off"),
     [
         ("attention_fwd_sm_90a_head_dim128_bf16.py", "attention_fwd head_dim=128", 0.1),
-        ("attention_bwd_sm_90a_head_dim128_bf16.py", "attention_bwd head_dim=128", 0.1),
+        ("attention_bwd_q_sm_90a_head_dim128_bf16.py", "attention_bwd_q head_dim=128", 0.1),
         ("gemm_mixed_sm_90a_e4m3_tile_m64.py", "gemm_mixed weights=e4m3 tile_m=64", 0.1),
     ],
 )
