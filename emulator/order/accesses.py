@@ -36,6 +36,8 @@ _GLOBAL = Space.GLOBAL
 _ATOMIC_WRITE, _ATOMIC_READ, _READ = Manner.ATOMIC_WRITE, Manner.ATOMIC_READ, Manner.READ
 _OFF = Verdict.OFF
 
+_BESIDE, _RACE = 1, 2
+"""Conflicts: of writes that leave the same bytes where both write, and others; 0: none."""
 _ENOUGH = 16  # conflicts of the same two lines that are looked at closely
 _ASYNC_WRITERS = frozenset((Kind.COMPLETE_TX, Kind.COMPLETE_TX_REMOTE, Kind.REQUESTED))
 NEVER = 2**31 - 1
@@ -115,7 +117,7 @@ class Accesses:
             if not conflict and not self._plainly_after(who, shadow.last_writes(place)):
                 conflict = self._after_writes(who, number, cells, part)
             if write and not (atomic or (same and conflict)):
-                if conflict and who.changed is not None:
+                if conflict == _BESIDE and who.changed is not None:
                     self._write_beside(who.agent, number, part, before, who.changed)
                 else:
                     shadow.write(place, pages, number, before)
@@ -128,8 +130,9 @@ class Accesses:
     def _write_beside(
         self, agent: Agent, number: int, part: Part, before: Touches, changed: Changed
     ) -> None:
-        """Enters a write that others are not ordered before. It takes the place of these where it
-        changed something; elsewhere what follows has to be ordered after all of them."""
+        """Enters a write beside others that left the same bytes where it wrote, too. It takes the
+        place of what was there where it changed something; elsewhere what follows has to be ordered
+        after all of them."""
         new, left = divided(part, changed)
         if new is not None:
             part.shadow.write(new, pages_of(new), number, before)
@@ -206,9 +209,9 @@ class Accesses:
                 return False
         return True
 
-    def _after_writes(self, who: Who, number: int, cells: Cells, part: Part) -> bool:
-        """Whether there was a conflict."""
-        conflict, shadow = False, part.shadow
+    def _after_writes(self, who: Who, number: int, cells: Cells, part: Part) -> int:
+        """What conflicts there were."""
+        conflict, shadow = 0, part.shadow
         asynchronous = self._other_cta is not _OFF and who.agent.kind in _ASYNC_WRITERS
         for earlier in shadow.last_writes(part.place):
             if earlier == 0:
@@ -221,9 +224,9 @@ class Accesses:
 
     def _after_touches(
         self, who: Who, number: int, cells: Cells, part: Part, touches: Touches
-    ) -> bool:
-        """Whether there was a conflict. If so, one with the write before that follows from it."""
-        conflict = False
+    ) -> int:
+        """What conflicts there were. If any, one with the write before that follows from it."""
+        conflict = 0
         for layer, earlier in touches:
             if not self._ordered(who, earlier, cells.space):
                 conflict |= self._conflict(who, earlier, number, cells, part, layer)
@@ -255,34 +258,34 @@ class Accesses:
         cells: Cells,
         part: Part,
         layer: Layer,
-    ) -> bool:
+    ) -> int:
         """Two accesses that nothing orders, unless they are of one operation, or both atomic and
-        of one proxy (K2): then False."""
+        of one proxy (K2): then 0."""
         before, now = self._state.records.get(earlier), self._state.records.get(number)
         if before.flags & FREED:
             self._freed(before, now, cells, part, layer)
-            return True
+            return _RACE
         fenced = self._state.fenced
         same_proxy = (before.agent.kind in fenced) == (now.agent.kind in fenced)
         if before.origin is now.origin or (before.flags & now.flags & ATOMIC and same_proxy):
-            return False
+            return 0
         if not (before.writes or now.writes) and before.agent.kind not in fenced:
-            return False  # two reads, and S17 is about those of the generic proxy
+            return 0  # two reads, and S17 is about those of the generic proxy
         about = (
             before.origin.line, now.origin.line, before.agent.kind, now.agent.kind,
             before.flags, now.flags, before.origin.consumed,
         )  # fmt: skip
         # Comparing cells takes time: beside enough errors it does not matter any more.
         if self._enough((about, False)):
-            return True
+            return _RACE
         same = leave_the_same(before, now, part, layer, who.changed)
         if same and self._enough((about, True)):
-            return True
+            return _BESIDE
         need = self.explain.need(before, now, who.view, cells.space, who.born)
         severity = self._severity(before)
         if same:
             if self._same_value is _OFF:
-                return True
+                return _BESIDE
             if self._same_value is Verdict.WARNING:
                 severity = Severity.WARNING
             text = f"{need.text}; here both leave the same bytes"
@@ -290,7 +293,7 @@ class Accesses:
         race = self._race(before, now, need, cells, part, layer, severity)
         self._met.setdefault((about, same), []).append(race.key)
         self._state.findings.add(race)
-        return True
+        return _BESIDE if same else _RACE
 
     def _enough(self, about: Hashable) -> bool:
         """Counts a conflict of which enough like it were looked at; else False."""

@@ -118,6 +118,16 @@ def test_s30_what_a_write_in_part_leaves() -> None:
     assert [race.earlier.warp for race in k.races()] == [4]
 
 
+def test_s30_what_differs_in_one_byte_is_no_write_of_the_same_in_the_others() -> None:
+    k = Kernel()
+    k.write(3, WORD)
+    k.write(4, WORD, changed=[512])
+    k.write(5, WORD, same=True)
+    assert [(race.earlier.warp, race.later.warp, race.severity.value) for race in k.races()] == [
+        (3, 4, "error"), (4, 5, "warning"),
+    ]  # fmt: skip
+
+
 SHIFT = """mov.u32 %r1, sm; shr.u32 %r2, %r39, 5; shl.b32 %r2, %r2, 6; and.b32 %r3, %r39, 31;
 shl.b32 %r3, %r3, 2; sub.s32 %r2, %r3, %r2; add.s32 %r2, %r2, 64; add.s32 %r3, %r1, %r2;
 cvt.u64.u32 %rd1, %r2; add.s64 %rd1, %rd38, %rd1;"""
