@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from schedgen.emulator.awaited import starving
 from schedgen.emulator.contents import OTHER, UNUSED, Contents, independent
 from schedgen.emulator.launch.capture import Allocation, Launch
 from schedgen.emulator.launched import (
@@ -30,7 +31,7 @@ from schedgen.emulator.order.checker import Checker
 from schedgen.emulator.order.findings import Flaw
 from schedgen.emulator.order.footprint import Footprint
 from schedgen.emulator.order.grid import cluster_of, warps_per_cta
-from schedgen.emulator.processes import Outcome, Pending
+from schedgen.emulator.processes import Pending
 from schedgen.emulator.ptx.tree import Kernel, Module
 from schedgen.emulator.race.coverage import Coverage
 from schedgen.emulator.reports import Aborted, Execution, Report, execution_of, shown_by
@@ -85,8 +86,12 @@ class Emulator:
     """Processes that execute schedules at the same time."""
     order: Callable[[int], Policy] = Adversarial
     """Makes these schedules from their seeds, which are 0 and up."""
+    starves: bool = False
+    """Whether one more is behind them, `awaited.starved`, where a kernel has waits for it."""
     after: Callable[[Emulator, Launch], None] | None = None
     """Is told of each launch that came to its end, and may look at it `again`."""
+    _starved: Callable[[], Policy] | None = None
+    """Makes that schedule of the last launch."""
     _triggered: bool = False
     """Whether the last launch let the next one begin before its own end."""
     _before: Contents | None = None
@@ -110,22 +115,24 @@ class Emulator:
         self._before, self._earlier = before, (self._triggered, self._running)
         decoded = self.decoded or decoded_of(launch, module, kernel, self.switches)
         begin = perf_counter()
+        waits = decoded.of(kernel)[0].unrepeated if self.starves and self.schedules else ()
+        self._starved = starving(self.again, launch, kernel, waits) if waits else None
 
-        def under(seed: int) -> Execution:
-            parts = launch, module, kernel, self.order(seed), before, decoded
-            checker, done = self._checked(seed, *parts)
+        def under(number: int) -> Execution:
+            parts = launch, module, kernel, self.schedule(number), before, decoded
+            checker, done = self._checked(number, *parts)
             assert before is not None
             before.restore()
             return execution_of(checker, done)
 
-        others = Pending(under, self.schedules, self.jobs)
+        others = Pending(under, self.count, self.jobs)
         try:
             if others.failed:
                 raise EmulationError("ended under another schedule")
             parts = launch, module, kernel, self.policy, before, decoded
-            last, statistics = self._checked(self.schedules, *parts)
+            last, statistics = self._checked(self.count, *parts)
         finally:
-            earlier = [_result(one) for one in others.end()]
+            earlier = [one.value for one in others.end()]
         self._leave_behind(launch, kernel, last, statistics)
         seconds = perf_counter() - begin
         every = [*earlier, execution_of(last, statistics)]
@@ -158,9 +165,16 @@ class Emulator:
             after.restore()
         return checker
 
+    @property
+    def count(self) -> int:
+        """Schedules under which the last launch was executed before `policy`."""
+        return self.schedules + (self._starved is not None)
+
     def schedule(self, number: int) -> Policy:
         """A schedule of `Report.shown`."""
-        return self.order(number) if number < self.schedules else self.policy
+        if number < self.schedules:
+            return self.order(number)
+        return self._starved() if self._starved and number < self.count else self.policy
 
     def _parsed(self, launch: Launch) -> tuple[Module, Kernel]:
         module = self.module or module_of(launch.ptx)
@@ -311,18 +325,6 @@ class Emulator:
             self.coverage.note(launch.kernel, launch.ptx, lines, executed, blocked)
         if self.races == "raise" and checker is not None and checker.errors:
             raise RaceError(text)
-
-
-def _result(one: Outcome[Execution]) -> Execution:
-    """What an execution brought.
-
-    Raises:
-        SchedgenError: it ended with that.
-    """
-    if one.error is not None:
-        raise one.error
-    assert one.result is not None
-    return one.result
 
 
 @dataclass

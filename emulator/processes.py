@@ -27,6 +27,14 @@ class Outcome(Generic[Result]):
     result: Result | None = None
     error: SchedgenError | None = None
 
+    @property
+    def value(self) -> Result:
+        """The result. Raises the error, if it is one."""
+        if self.error is not None:
+            raise self.error
+        assert self.result is not None
+        return self.result
+
 
 class Pending(Generic[Result]):
     """Executions 0 to ``count`` - 1: those in children have begun, those of the caller's process

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from emulated_mutants.flow import Flow, Test, ends
-
+from schedgen.emulator.ptx.flow import Flow, Test, ends
 from schedgen.emulator.ptx.tree import (
     Address,
     Instruction,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from emulate_capture_file import Capture, Run
-from emulated_mutants.awaited import Lines, Watching, starved
+from emulated_mutants.awaited import Watching
 
-from schedgen.benchmarks.mutants.kernels import UNREPEATED, Mutant, mutants, paused
+from schedgen.benchmarks.mutants.kernels import UNREPEATED, Mutant, mutants
+from schedgen.emulator.awaited import Lines, starved
 from schedgen.emulator.emulation import Emulator, Report
 from schedgen.emulator.launch.recording import Replay
 from schedgen.emulator.machine.lanes import EmulationError, EndlessError
@@ -129,26 +130,22 @@ class Campaign:
             return End("wrong result", number, -1, wrong)
         instructions = run.instructions or count.instructions
         replay = self._replays[number]
-        tries: list[tuple[int, Mutant, Policy]] = [
-            (seed, mutant, Adversarial(seed)) for seed in seeds
-        ]
+        tries: list[tuple[int, Policy]] = [(seed, Adversarial(seed)) for seed in seeds]
         if seeds == SEEDS:
-            tries.append((ROUND_ROBIN, mutant, RoundRobin()))
+            tries.append((ROUND_ROBIN, RoundRobin()))
         waits = mutant.operator.startswith(_WAITS)
         if seeds == SEEDS and waits and (at := mutant.place()) is not None:
-            slow = replace(mutant, kernel=paused(mutant.kernel, at))
-            places = [at + 1]
-            policies = Held(0, places), Rushed(0, places), Rushed(0, places, always=True)
-            tries += [(TARGETED + n, slow, policy) for n, policy in enumerate(policies)]
-        if seeds == SEEDS and mutant.operator == UNREPEATED:
-            if (last := starved(mutant, self._completing(number))) is not None:
-                tries.append((STARVED, *last))
-            tries += [(FURTHER + n, mutant, Adversarial(seed)) for n, seed in enumerate(LATE)]
-        for seed, changed, policy in tries:
+            policies = Held(0, [at]), Rushed(0, [at]), Rushed(0, [at], always=True)
+            tries += [(TARGETED + n, policy) for n, policy in enumerate(policies)]
+            if mutant.operator == UNREPEATED:
+                last = starved(mutant.kernel, [at], self._completing(number))
+                tries.append((STARVED, last))
+                tries += [(FURTHER + n, Adversarial(seed)) for n, seed in enumerate(LATE)]
+        for seed, policy in tries:
             replay.reset()
             emulator = Emulator(
                 policy, "first", switches or capture.switches,
-                PATIENCE * instructions, changed.module,
+                PATIENCE * instructions, mutant.module,
                 decoded=self._decoded[number] if own else self._strict[number, switches],
                 module=self._module(number),
             )  # fmt: skip
@@ -213,7 +210,7 @@ class Campaign:
         if number not in self._awaited:
             emulator = Watching(Adversarial(SEEDS[0]), "report", self.capture.switches)
             self.execute(number, emulator)
-            self._awaited[number] = emulator.awaited
+            self._awaited[number] = emulator.completing.awaited
         return self._awaited[number]
 
     def _result(self, number: int) -> tuple[list[bytes], Statistics]:

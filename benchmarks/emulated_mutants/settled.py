@@ -16,7 +16,7 @@ from typing import Any
 
 from emulated_mutants.run import Campaign
 
-from schedgen.benchmarks.mutants.kernels import Mutant, paused
+from schedgen.benchmarks.mutants.kernels import Mutant
 from schedgen.emulator.emulation import Emulator
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.policies import Held, Policy, Rushed
@@ -86,9 +86,8 @@ class _Emulator(Emulator):
 def settled(campaign: Campaign, mutant: Mutant, launches: Iterable[int]) -> str:
     """Why a test with a flipped parity does no harm; empty if its outcome may differ."""
     at = mutant.original.body.index(mutant.instruction)
-    kernel = paused(mutant.original, at)
     for number in launches:
-        seen = _run(campaign, number, kernel, mutant, Held(0, [at + 1]))
+        seen = _run(campaign, number, mutant.original, mutant, Held(0, [at]))
         if seen is None or seen.open:
             return ""
     return "the test finds the same phase in every order, so that the flipped one is False, always"
@@ -100,10 +99,9 @@ def same_phases(campaign: Campaign, mutant: Mutant, launches: Iterable[int]) -> 
     at = mutant.place()
     if at is None:
         return ""
-    kernel, places = paused(mutant.kernel, at), [at + 1]
     for number in launches:
-        policies = Held(0, places), Rushed(0, places), Rushed(0, places, always=True)
-        runs = [_run(campaign, number, kernel, mutant, policy) for policy in policies]
+        policies = Held(0, [at]), Rushed(0, [at]), Rushed(0, [at], always=True)
+        runs = [_run(campaign, number, mutant.kernel, mutant, policy) for policy in policies]
         first = runs[0]
         if first is None or any(run is None or run.found != first.found for run in runs):
             return ""

@@ -63,17 +63,6 @@ class Mutant:
         return places[-1] if places else None
 
 
-def paused(kernel: Kernel, *places: int) -> Kernel:
-    """With a ``nanosleep`` before instructions: warps end their turns there, as
-    `schedgen.emulator.machine.policies.Held`, `Rushed` and `Starved` need. The only one of these
-    instructions is at the next place then, and each is one place further for each before it."""
-    for at in sorted(places, reverse=True):
-        one = kernel.body[at]
-        sleep = Instruction("nanosleep", ("u32",), (Immediate(0),), one.line, None, one.location)
-        kernel = _instead(kernel, at, sleep, one)
-    return kernel
-
-
 def mutants(kernel: Kernel) -> Iterator[Mutant]:
     """All mutants of a kernel, one per operator and instruction, in the order of its body."""
     allocates = False

@@ -12,7 +12,7 @@ from schedgen.emulator.instructions.operands import executing, spread
 from schedgen.emulator.machine.addresses import resolver
 from schedgen.emulator.machine.block import SharedMemory
 from schedgen.emulator.machine.lanes import EmulationError, Lanes, Read, gathered
-from schedgen.emulator.machine.memory import Flat
+from schedgen.emulator.machine.memory import Flat, Found
 from schedgen.emulator.machine.spots import Offsets, Spot, spot_of, spot_of_all
 from schedgen.emulator.native.elements import exchange
 from schedgen.emulator.order.tracker import Cells
@@ -209,15 +209,23 @@ class Access:
         """Stores (count, n) elements to n addresses."""
         for flat, offsets, lanes in resolver(self.space)(warp, addresses, self.where):
             mine = values if lanes is None else values[:, lanes]
-            same = warp.machine.tracking and flat.holds(offsets, mine, self.width, self.count)
+            found = None
+            if warp.machine.tracking:
+                found = flat.found(offsets, mine, self.width, self.count)
             flat.store(offsets, mine, self.width, self.count, self.where)
-            self.report(warp, flat, offsets, write=True, same=same)
+            self.report(warp, flat, offsets, write=True, found=found)
 
     def report(
-        self, warp: Warp, flat: Flat, offsets: Offsets, *, write: bool, same: bool = False
+        self,
+        warp: Warp,
+        flat: Flat,
+        offsets: Offsets,
+        *,
+        write: bool,
+        found: Found | None = None,
     ) -> None:
-        """Checks rule B2 and tells the race checker of an ordinary access; ``same``: a write that
-        left what was there."""
+        """Checks rule B2 and tells the race checker of an ordinary access; ``found``: what a write
+        found in memory, where that is known."""
         size = self.width * self.count
         if isinstance(flat, SharedMemory):
             flat.plain(offsets, size, self.where)
@@ -231,7 +239,8 @@ class Access:
                 atomic=self.strong,
                 acquire=self.acquire,
                 release=self.release,
-                same=same,
+                same=found is not None and found.same,
+                changed=None if found is None else found.changed,
             )
 
 

@@ -236,9 +236,9 @@ def _stmatrix(instruction: Instruction, decoder: Decoder, _environment: Environm
             flat, spot = known
             index, view = spot.index(layout, layout.elements), flat.views[layout.together]
             values = registers[..., None].view(kind)
-            same = warp.machine.tracking and 0 not in (view[index] == values).tobytes()
+            found = flat.finds(index, values, layout.together) if warp.machine.tracking else None
             view[index] = values
-            access.report(warp, flat, spot.offsets, write=True, same=same)
+            access.report(warp, flat, spot.offsets, write=True, found=found)
             return
         matrices = np.empty((_ROW_BYTES, layout.rows), np.uint8)
         matrices[layout.column, layout.row] = registers.view(np.uint8).reshape(layout.row.shape)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schedgen.emulator.machine.precedence import ranks
+from schedgen.emulator.ptx.repeated import unrepeated
 from schedgen.emulator.ptx.synchronization import OPCODES, synchronizes
 from schedgen.emulator.ptx.tree import Immediate, Instruction, Kernel, Register, Symbol, touched
 
@@ -32,6 +33,11 @@ class Analysis:
         """The lines of instructions that order threads or wait for something."""
         every = [one for one in self.kernel.body if one.opcode in OPCODES]
         return frozenset(one.line for one in every if synchronizes(one))
+
+    @cached_property
+    def unrepeated(self) -> frozenset[int]:
+        """Places of the waits that nobody repeats."""
+        return frozenset(unrepeated(self.kernel))
 
     @cached_property
     def lines(self) -> NDArray[np.int64]:

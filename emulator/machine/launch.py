@@ -137,7 +137,8 @@ def execute(
         tolerated=tolerated,
     )
     scratch = frozenset(v.name for v in every if v.space == "param")
-    program = Program(Environment(kernel, target, switches, symbols, shared, scratch), decoded)
+    environment = Environment(kernel, target, switches, symbols, shared, scratch)
+    program = Program(environment, decoded, policy.stops)
     running = Grid(machine, program)
     try:
         # Infinities and NaN are ordinary values of a kernel.

@@ -115,9 +115,9 @@ class Flat:
         self.check(offsets, width * count, where)
         self.views[width][self._index(offsets, width, count)] = values
 
-    def holds(self, offsets: Offsets, values: Lanes, width: int, count: int) -> bool:
-        """Whether (count, lanes) elements are there already; accesses that are in no range are no
-        matter of this."""
+    def found(self, offsets: Offsets, values: Lanes, width: int, count: int) -> Found | None:
+        """What (count, lanes) elements find that are about to be put; None: not all of them are in
+        the range and aligned."""
         spot = spot_of(offsets)
         if spot is not None and not self.origin:
             low, high, aligned = spot.low, spot.high + width * count, not spot.joined % width
@@ -125,9 +125,14 @@ class Flat:
             low, high = int(offsets.min()), int(offsets.max()) + width * count
             aligned = not ((offsets + self.origin) % width).any()
         if low < 0 or high > self.size or not aligned:
-            return False
-        equal = self.views[width][self._index(offsets, width, count)] == values
-        return 0 not in equal.tobytes()
+            return None
+        return self.finds(self._index(offsets, width, count), values, width)
+
+    def finds(self, index: Offsets, values: Lanes, width: int) -> Found:
+        """What elements of ``width`` bytes find in places of the view of these."""
+        before = self.views[width][index]
+        same = 0 not in (before == values).tobytes()
+        return Found(same, index, before, values, self.origin - self._skip)
 
     def cells(self, offsets: Offsets, size: int) -> Cells:
         """What an access of ``size`` bytes from each offset touches."""
@@ -141,6 +146,36 @@ class Flat:
             return spot.index((width, count), lambda o: _COUNTS[count] + o // width)
         elements = offsets // width if width > 1 else offsets
         return _COUNTS[count] + elements
+
+
+class Found:
+    """What a write of elements finds in memory.
+
+    Attributes:
+        same: all that it writes.
+    """
+
+    __slots__ = ("_before", "_index", "_shift", "_values", "same")
+
+    def __init__(
+        self, same: bool, index: Offsets, before: Lanes, values: Lanes, shift: int
+    ) -> None:
+        self.same = same
+        self._index = index
+        self._before = before
+        self._values = values
+        self._shift = shift
+
+    def changed(self) -> Offsets:
+        """The bytes in which it finds something else, as the race checker numbers them. Of lanes
+        that write one byte each has to find its own value there."""
+        before, width = self._before, self._before.dtype.itemsize
+        values = np.ascontiguousarray(np.broadcast_to(self._values, before.shape))
+        values = values.astype(before.dtype, copy=False)
+        differ = np.ascontiguousarray(before).view(np.uint8) != values.view(np.uint8)
+        first = self._index * width + self._shift
+        every = first[..., None] + np.arange(width)
+        return np.unique(every[differ.reshape(every.shape)])
 
 
 class HostMemory:

@@ -35,6 +35,8 @@ class Policy(Protocol):
     """Clusters that are started at once; further ones start when these cannot go on."""
     together: bool
     """Whether warps of a warpgroup that are in the same place have their turns side by side."""
+    stops: frozenset[int]
+    """Places in the body of the kernel in front of which turns end, but for those side by side."""
 
     def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
         """An index into ``ready`` followed by ``pending``, which are not both empty."""
@@ -56,6 +58,7 @@ class RoundRobin:
         self.quantum = quantum
         self.clusters = 1
         self.together = True
+        self.stops: frozenset[int] = frozenset()
 
     def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
         return len(ready) if pending else 0
@@ -75,6 +78,7 @@ class Seeded:
         self.quantum = self._random.choice((8, 32, 128, 512))
         self.clusters = self._random.choice((1, 2, 4))
         self.together = False
+        self.stops: frozenset[int] = frozenset()
 
     def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
         return self._random.randrange(len(ready) + len(pending))
@@ -105,6 +109,7 @@ class Adversarial:
         self.quantum = self._random.choice((16, 64, 1024))
         self.clusters = self._random.choice((1, 2))
         self.together = False
+        self.stops: frozenset[int] = frozenset()
         self._delay = delay or ("late", "mixed", "early")[seed % 3]
         self._seed = seed
         self._spurious = {"late": 3 / 4, "mixed": 1 / 2, "early": 1 / 4}[self._delay]
@@ -172,8 +177,7 @@ class Adversarial:
 
 
 class _Targeted(Adversarial):
-    """About warps that come to certain instructions. They have to end a turn before these
-    (`schedgen.benchmarks.mutants.kernels.paused` sees to that).
+    """About warps that come to certain instructions, in front of which turns end.
 
     Args:
         seed: of all other choices, as for `Adversarial`.
@@ -185,7 +189,7 @@ class _Targeted(Adversarial):
     def __init__(self, seed: int, places: Collection[int]) -> None:
         super().__init__(seed, self.delay)
         self.quantum = _SHORT
-        self._places = frozenset(places)
+        self.stops = self._places = frozenset(places)
         self._events = -1
         self._idle = 0
 
@@ -266,7 +270,7 @@ class Starved(_Targeted):
     Args:
         seed: of all other choices.
         places: of the waits.
-        arrivals: places of the arrivals that they wait for; warps have to end a turn before these.
+        arrivals: places of the arrivals that they wait for.
         lines: PTX lines of the operations that they wait for.
     """
 
@@ -277,6 +281,7 @@ class Starved(_Targeted):
     ) -> None:
         super().__init__(seed, places)
         self._arrivals = frozenset(arrivals)
+        self.stops = self._places | self._arrivals
         self._lines = frozenset(lines)
         self._tested = -1
         self._first = False
@@ -303,3 +308,6 @@ class Starved(_Targeted):
         """Always at the first test after something has happened; whoever tests again comes to wait
         at some time."""
         return self._first or super().spurious()
+
+    def __repr__(self) -> str:
+        return "what waits without a loop wait for comes last"

@@ -95,14 +95,17 @@ class Decoded:
         self.held: set[int] = set()
         self.hear: Hear | None = None
         self.watch: Watch | None = None
-        self._kernel: tuple[Analysis, dict[int, Stretch]] | None = None
+        self._kernel: tuple[Analysis, dict[frozenset[int], dict[int, Stretch]]] | None = None
 
-    def of(self, kernel: Kernel) -> tuple[Analysis, dict[int, Stretch]]:
-        """What is known of a kernel, and the stretches of its last launch by their beginnings; none
-        if that was of another one."""
+    def of(
+        self, kernel: Kernel, stops: frozenset[int] = frozenset()
+    ) -> tuple[Analysis, dict[int, Stretch]]:
+        """What is known of a kernel, and the stretches of its last launch, which end in front of
+        ``stops``, by their beginnings; none if that was of another one."""
         if self._kernel is None or self._kernel[0].kernel is not kernel:
             self._kernel = Analysis(kernel), {}
-        return self._kernel
+        analysis, stretches = self._kernel
+        return analysis, stretches.setdefault(stops, {})
 
 
 _PLACED = frozenset({"bra", "brx"})
@@ -110,9 +113,15 @@ _PLACED = frozenset({"bra", "brx"})
 
 
 class Program:
-    """The steps of a kernel. ``stretches[pc]`` is what begins at an instruction, once decoded."""
+    """The steps of a kernel. ``stretches[pc]`` is what begins at an instruction, once decoded; none
+    goes on behind one of ``stops``."""
 
-    def __init__(self, environment: Environment, decoded: Decoded | None = None) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        decoded: Decoded | None = None,
+        stops: frozenset[int] = frozenset(),
+    ) -> None:
         load()
         kernel = environment.kernel
         self.kernel = kernel
@@ -122,10 +131,10 @@ class Program:
         )
         self.stretches: list[Stretch | None] = [None] * (len(kernel.body) + 1)
         self._names = tuple(kernel.registers)
-        self._labels = set(kernel.labels.values())
+        self._starts = {*kernel.labels.values(), *stops}
         self._steps: dict[int, Execute | Control] = {}
         self._decoded = decoded or Decoded()
-        self._analysis, self._before = self._decoded.of(kernel)
+        self._analysis, self._before = self._decoded.of(kernel, stops)
         self._held = self._decoded.held
         self._hear = self._decoded.hear
         self._at_once = engine() is not None
@@ -161,7 +170,7 @@ class Program:
         at = start
         control: Run | None = None
         several: Several | None = None
-        while control is None and (at == start or at not in self._labels):
+        while control is None and (at == start or at not in self._starts):
             if at == len(body):
                 raise error(body[-1], "the kernel runs past its last instruction; end it with ret")
             step = self._step(at)

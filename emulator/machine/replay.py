@@ -59,13 +59,14 @@ class Schedule:
     """Round-robin, but for some deviations.
 
     Attributes:
-        quantum, clusters: as of a `policies.Policy`.
+        quantum, clusters, stops: as of a `policies.Policy`.
         deviations: in the order in which they were met.
     """
 
     quantum: int = RoundRobin().quantum
     clusters: int = RoundRobin().clusters
     deviations: tuple[Deviation, ...] = ()
+    stops: frozenset[int] = frozenset()
 
     @property
     def plain(self) -> bool:
@@ -109,6 +110,7 @@ class Recording:
         self._policy = policy
         self.quantum = policy.quantum
         self.clusters = policy.clusters
+        self.stops = policy.stops
         self.together = False
         self._state = _Turns()
         self._delays: dict[tuple[Agent, int], tuple[Agent, int]] = {}
@@ -118,7 +120,7 @@ class Recording:
     def schedule(self) -> Schedule:
         """What was done so far."""
         delays = [Delay(*held, *until) for held, until in self._delays.items()]
-        return Schedule(self.quantum, self.clusters, (*delays, *self._early))
+        return Schedule(self.quantum, self.clusters, (*delays, *self._early), self.stops)
 
     def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
         choice = self._policy.pick(ready, pending)
@@ -158,6 +160,7 @@ class Replayed:
     def __init__(self, schedule: Schedule, name: str = "the schedule of a finding") -> None:
         self.quantum = schedule.quantum
         self.clusters = schedule.clusters
+        self.stops = schedule.stops
         self.together = False
         self.held: dict[Delay, list[int]] = {}
         self._name = name

@@ -1,6 +1,7 @@
 """Runs a grid: clusters become resident, warps take turns, asynchronous operations execute.
 
-A warp runs until it blocks or has used up its quantum. Who goes next is the policy's choice. When
+A warp runs until it blocks, has used up its quantum or comes to a place in front of which turns
+end. Who goes next is the policy's choice. When
 nothing can run, in this order: another cluster is started; lanes that were held back for
 reconvergence go on; timed waits expire; and then it is a deadlock, which is explained.
 """
@@ -107,12 +108,12 @@ class Scheduler:
         self._grid.queue(warp)
 
     def _turn(self, warp: Warp) -> None:
-        """A warp runs until it blocks, ends, or has used up its quantum."""
+        """A warp runs until it blocks or ends, or its turn is over."""
         if not warp.settle():
             return
         machine, program = self._machine, self._grid.program
         stretches = program.stretches
-        budget = self._policy.quantum
+        budget, stops = self._policy.quantum, self._policy.stops
         left = budget
         stretch = stretches[warp.pc]
         step: object = None
@@ -130,7 +131,7 @@ class Scheduler:
                     warp.resumed = None
                     if condition is not None and not self._stop(warp, condition, end):
                         break
-                if left <= 0:
+                if left <= 0 or (stops and warp.pc in stops):
                     self._pause(warp)
                     break
                 if warp.groups and not warp.rejoin():

@@ -224,8 +224,9 @@ class Switches:
     ring in it (PipelineStateWAdvance.advance_iters)."""
 
     same_value: Verdict = Verdict.WARNING
-    """S30: two unordered ordinary writes that leave the same bytes (K1): whichever comes last,
-    nobody sees a difference. Triton's layouts let several warps write what they all computed."""
+    """S30: two unordered ordinary writes that leave the same bytes where both write (K1):
+    whichever comes last, nobody sees a difference. Triton's layouts let several warps write what
+    they all computed."""
 
 
 IDS = {

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from schedgen.emulator.machine.switches import FencePosition, ReadRead, UnwaitedLoad, Verdict, label
 from schedgen.emulator.order.agents import Agent, Kind
+from schedgen.emulator.order.beside import divided, leave_the_same
 from schedgen.emulator.order.findings import Access, Defect, Flaw, Missing, Race, Severity
 from schedgen.emulator.order.knowledge import ANYWHERE, CAUSAL, FENCED_GLOBAL, Message
 from schedgen.emulator.order.memory import Part
@@ -25,15 +26,18 @@ from schedgen.emulator.order.shadow import (
     Manner,
     Order,
     Touches,
+    pages_of,
 )
 from schedgen.emulator.order.state import State
-from schedgen.emulator.order.tracker import Cells, Proxy, Space
+from schedgen.emulator.order.tracker import Cells, Changed, Proxy, Space
 
 # Python 3.11 takes as long to find a member in its enumeration as for several calls.
 _GLOBAL = Space.GLOBAL
 _ATOMIC_WRITE, _ATOMIC_READ, _READ = Manner.ATOMIC_WRITE, Manner.ATOMIC_READ, Manner.READ
 _OFF = Verdict.OFF
 
+_BESIDE, _RACE = 1, 2
+"""Conflicts: of writes that leave the same bytes where both write, and others; 0: none."""
 _ENOUGH = 16  # conflicts of the same two lines that are looked at closely
 _ASYNC_WRITERS = frozenset((Kind.COMPLETE_TX, Kind.COMPLETE_TX_REMOTE, Kind.REQUESTED))
 NEVER = 2**31 - 1
@@ -48,6 +52,7 @@ class Who(NamedTuple):
         vector: per column of its cluster, the clock up to which it is ordered after that agent.
         view: all that its warp knew (at the issue of an asynchronous operation).
         born: number of the first access after that issue.
+        changed: of a write that found some of what it wrote: the other cells.
     """
 
     agent: Agent
@@ -57,6 +62,7 @@ class Who(NamedTuple):
     view: Message
     asynchronous: bool
     born: int
+    changed: Changed | None = None
 
 
 class Accesses:
@@ -85,7 +91,7 @@ class Accesses:
     def access(
         self, who: Who, cells: Cells, *, write: bool, atomic: bool = False, same: bool = False
     ) -> Sequence[Part]:
-        """Checks one access and enters it; ``same``: a write of what was there already.
+        """Checks one access and enters it; ``same``: a write of what was there already, all of it.
 
         Returns where it is in which shadow.
         """
@@ -111,12 +117,28 @@ class Accesses:
             if not conflict and not self._plainly_after(who, shadow.last_writes(place)):
                 conflict = self._after_writes(who, number, cells, part)
             if write and not (atomic or (same and conflict)):
-                shadow.write(place, pages, number, before)
+                if conflict == _BESIDE and who.changed is not None:
+                    self._write_beside(who.agent, number, part, before, who.changed)
+                else:
+                    shadow.write(place, pages, number, before)
                 continue
             # Beside a write of the same bytes: what follows has to be ordered after both.
             manner = _ATOMIC_WRITE if write else _ATOMIC_READ if atomic else _READ
             shadow.touch((agent.cluster, agent.column, manner), place, pages, number)
         return parts
+
+    def _write_beside(
+        self, agent: Agent, number: int, part: Part, before: Touches, changed: Changed
+    ) -> None:
+        """Enters a write beside others that left the same bytes where it wrote, too. It takes the
+        place of what was there where it changed something; elsewhere what follows has to be ordered
+        after all of them."""
+        new, left = divided(part, changed)
+        if new is not None:
+            part.shadow.write(new, pages_of(new), number, before)
+        if left is not None:
+            key = agent.cluster, agent.column, _ATOMIC_WRITE
+            part.shadow.touch(key, left, pages_of(left), number)
 
     def _early(self, before: Predecessor, who: Who, number: int, cells: Cells, write: bool) -> None:
         """Whether the kernel in front has ended (L1)."""
@@ -187,9 +209,9 @@ class Accesses:
                 return False
         return True
 
-    def _after_writes(self, who: Who, number: int, cells: Cells, part: Part) -> bool:
-        """Whether there was a conflict."""
-        conflict, shadow = False, part.shadow
+    def _after_writes(self, who: Who, number: int, cells: Cells, part: Part) -> int:
+        """What conflicts there were."""
+        conflict, shadow = 0, part.shadow
         asynchronous = self._other_cta is not _OFF and who.agent.kind in _ASYNC_WRITERS
         for earlier in shadow.last_writes(part.place):
             if earlier == 0:
@@ -202,9 +224,9 @@ class Accesses:
 
     def _after_touches(
         self, who: Who, number: int, cells: Cells, part: Part, touches: Touches
-    ) -> bool:
-        """Whether there was a conflict. If so, one with the write before that follows from it."""
-        conflict = False
+    ) -> int:
+        """What conflicts there were. If any, one with the write before that follows from it."""
+        conflict = 0
         for layer, earlier in touches:
             if not self._ordered(who, earlier, cells.space):
                 conflict |= self._conflict(who, earlier, number, cells, part, layer)
@@ -236,38 +258,49 @@ class Accesses:
         cells: Cells,
         part: Part,
         layer: Layer,
-    ) -> bool:
+    ) -> int:
         """Two accesses that nothing orders, unless they are of one operation, or both atomic and
-        of one proxy (K2): then False."""
+        of one proxy (K2): then 0."""
         before, now = self._state.records.get(earlier), self._state.records.get(number)
         if before.flags & FREED:
             self._freed(before, now, cells, part, layer)
-            return True
+            return _RACE
         fenced = self._state.fenced
         same_proxy = (before.agent.kind in fenced) == (now.agent.kind in fenced)
         if before.origin is now.origin or (before.flags & now.flags & ATOMIC and same_proxy):
-            return False
+            return 0
         if not (before.writes or now.writes) and before.agent.kind not in fenced:
-            return False  # two reads, and S17 is about those of the generic proxy
+            return 0  # two reads, and S17 is about those of the generic proxy
         about = (
             before.origin.line, now.origin.line, before.agent.kind, now.agent.kind,
             before.flags, now.flags, before.origin.consumed,
         )  # fmt: skip
-        if (keys := self._met.setdefault(about, [])) and len(keys) >= _ENOUGH:
-            self._state.findings.again(keys[0])
-            return True
+        # Comparing cells takes time: beside enough errors it does not matter any more.
+        if self._enough((about, False)):
+            return _RACE
+        same = leave_the_same(before, now, part, layer, who.changed)
+        if same and self._enough((about, True)):
+            return _BESIDE
         need = self.explain.need(before, now, who.view, cells.space, who.born)
         severity = self._severity(before)
-        if _leave_the_same(before, now):
+        if same:
             if self._same_value is _OFF:
-                return True
+                return _BESIDE
             if self._same_value is Verdict.WARNING:
                 severity = Severity.WARNING
             text = f"{need.text}; here both leave the same bytes"
             need = replace(need, text=text, switch=label("same_value"))
         race = self._race(before, now, need, cells, part, layer, severity)
-        keys.append(race.key)
+        self._met.setdefault((about, same), []).append(race.key)
         self._state.findings.add(race)
+        return _BESIDE if same else _RACE
+
+    def _enough(self, about: Hashable) -> bool:
+        """Counts a conflict of which enough like it were looked at; else False."""
+        keys = self._met.get(about)
+        if keys is None or len(keys) < _ENOUGH:
+            return False
+        self._state.findings.again(keys[0])
         return True
 
     def _severity(self, earlier: Record) -> Severity:
@@ -347,13 +380,6 @@ class Accesses:
             origin.warp, origin.cta, origin.line, origin.iteration, proxy, origin.queue,
             record.writes, bool(record.flags & ATOMIC), action,
         )  # fmt: skip
-
-
-def _leave_the_same(before: Record, now: Record) -> bool:
-    """Two ordinary writes, the second of which found in memory what it wrote: what the first one
-    had written there, as the last one before it."""
-    both = before.agent.kind is now.agent.kind is Kind.GENERIC
-    return both and before.flags & (WRITE | ATOMIC) == WRITE and bool(now.flags & SAME)
 
 
 def _key(cells: Cells) -> Hashable:

@@ -34,7 +34,7 @@ from schedgen.emulator.order.predecessor import Predecessor
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.streams import Streams
 from schedgen.emulator.order.together import Together
-from schedgen.emulator.order.tracker import Cells, Queue, Space
+from schedgen.emulator.order.tracker import Cells, Changed, Queue, Space
 from schedgen.emulator.order.warps import CLUSTER_SCOPE, CTA_SCOPE, GPU_SCOPE
 
 _LIMIT = 200
@@ -166,8 +166,9 @@ class Checker:
         acquire: bool = False,
         release: bool = False,
         same: bool = False,
+        changed: Changed | None = None,
     ) -> None:
-        who = self._who(warp, line, CAUSAL)
+        who = self._who(warp, line, CAUSAL, changed)
         self._accesses.access(who, cells, write=write, atomic=atomic, same=same)
         if atomic:
             executor = self._state.warp(warp)
@@ -336,14 +337,15 @@ class Checker:
     def join(self, arrived: tuple[int, ...], leaving: tuple[int, ...], *, cluster: bool) -> None:
         self._barriers.join(arrived, leaving, cluster)
 
-    def _who(self, number: int, line: int, row: int) -> Who:
+    def _who(self, number: int, line: int, row: int, changed: Changed | None = None) -> Who:
         """An ordinary access by a warp, ordered after what it knows in the sense of ``row``."""
         state = self._state
         warp = state.warp(number)
         rows = warp.touch()
         origin = state.origin(warp, line)
         view = warp.now()
-        return Who(warp.agent, warp.clock, origin, rows[row], view, False, len(state.records))
+        born = len(state.records)
+        return Who(warp.agent, warp.clock, origin, rows[row], view, False, born, changed)
 
 
 def _alone(cta: int) -> int:

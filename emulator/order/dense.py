@@ -14,6 +14,8 @@ from schedgen.emulator.native.rows import Rows
 from schedgen.emulator.order.places import Place, different, fill
 
 Numbers = NDArray[np.int32]
+_PART = 16
+"""Up to this part of a memory, cells are looked up each, instead of in a copy of all."""
 _FIRST = 8
 """Groups with a number for each cell for which there is room at first."""
 
@@ -41,7 +43,10 @@ class Dense:
 
     def overlap(self, place: Place, number: int) -> NDArray[np.int64]:
         """The cells of a place that have a number."""
-        return place.cells()[place.get(self.cells()) == number]
+        cells = place.cells()
+        few = cells.size * _PART < self.numbers.size * self.unit
+        own = self._of(cells) if few else place.get(self.cells())
+        return cells[own == number]
 
     def cells(self) -> Numbers:
         """The number of each cell."""

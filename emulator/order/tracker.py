@@ -12,7 +12,7 @@ its `track` calls were made, and is not optional.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -70,6 +70,10 @@ class Cells(NamedTuple):
     width: int = 1
 
 
+Changed = Callable[[], NDArray[np.int64]]
+"""Says which cells held something else before a write, in numbers as `Cells` has them."""
+
+
 class Tracker(Protocol):
     """Methods in the order in which a kernel meets them. ``line`` is the line of the PTX.
 
@@ -88,9 +92,11 @@ class Tracker(Protocol):
         acquire: bool = False,
         release: bool = False,
         same: bool = False,
+        changed: Changed | None = None,
     ) -> None:
         """``atomic``: atom, red, and strong ld and st (volatile, relaxed, acquire, release).
-        ``same``: a write of the bytes that were there already (S30); else it counts as of others.
+        ``same``: a write of the bytes that were there already (S30); else it counts as of others,
+        in all cells or, where ``changed`` is given, in those.
 
         An atomic read-modify-write is reported once, with ``write``. ``acquire`` and ``release``
         are those of its ``.sem``.

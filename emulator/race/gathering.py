@@ -68,7 +68,7 @@ class Gathered:
             found = replace(
                 found_in(group, launch.kernel, self._lines, barriers),
                 shows=tuple(schedule_name(emulator, one) for one in numbers),
-                schedules=emulator.schedules + 1,
+                schedules=emulator.count + 1,
                 launch=number,
             )
             name = found.fingerprint, found.severity
@@ -86,7 +86,7 @@ class Gathered:
 
     def shrink(self, known: Collection[Name], budget: Budget) -> None:
         """Looks for the simplest schedules that show findings which are news."""
-        last = self._emulator.schedules
+        last = self._emulator.count
         for name, member in self._members.items():
             simplest = member.simplest(last)
             if name in known or simplest is None:
@@ -116,7 +116,7 @@ class Gathered:
         wanted: dict[Hashable, Schedule | int] = {}
         keys: dict[Name, list[Hashable]] = {}
         for name, member in self._members.items():
-            simplest = member.simplest(self._emulator.schedules)
+            simplest = member.simplest(self._emulator.count)
             if name in known or simplest is None:
                 continue
             schedule = member.found.schedule
@@ -158,5 +158,7 @@ class Gathered:
     def _tell(
         self, member: _Member, schedule: Schedule, held: Mapping[Hashable, list[int]]
     ) -> None:
-        words = told(schedule, held, self._lines, warps_per_cta(self._launch.block))
+        body = self._lines.module.kernels[self._launch.kernel].body
+        stops = dict.fromkeys(body[at].line for at in sorted(schedule.stops))
+        words = told(schedule, held, self._lines, warps_per_cta(self._launch.block), [*stops])
         member.found = replace(member.found, how=words, schedule=schedule)

@@ -141,7 +141,7 @@ class Recorder(Checker):
 
     # -- accesses -------------------------------------------------------------------------------
 
-    def generic(self, warp: int, cells: Cells, *, write: bool, line: int, **more: bool) -> None:
+    def generic(self, warp: int, cells: Cells, *, write: bool, line: int, **more: Any) -> None:
         super().generic(warp, cells, write=write, line=line, **more)
         iteration = self._state.iteration(warp, line)
         text = f"{_verb(write)} {_amount(cells)}"

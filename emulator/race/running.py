@@ -76,6 +76,7 @@ def session_of(options: Options, progress: Callable[[str], None] | None = None) 
     emulator.jobs = options.jobs
     emulator.schedules = 0 if options.schedule == "round-robin" else options.seeds
     emulator.order = orders.get(options.schedule, Adversarial)
+    emulator.starves = options.schedule == "adversarial" and options.replay is None
     session = Session(
         emulator, options.limit, options.known, pictures=options.pictures, progress=progress
     )

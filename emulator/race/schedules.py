@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,13 @@ class Kept:
     schedule: Schedule
 
 
-def told(schedule: Schedule, held: Mapping[Any, Sequence[int]], lines: Lines, warps: int) -> str:
+def told(
+    schedule: Schedule,
+    held: Mapping[Any, Sequence[int]],
+    lines: Lines,
+    warps: int,
+    stops: Collection[int] = (),
+) -> str:
     """What has to happen for a finding to show, in words.
 
     Args:
@@ -44,6 +50,7 @@ def told(schedule: Schedule, held: Mapping[Any, Sequence[int]], lines: Lines, wa
         held: see `replay.Replayed.held`.
         lines: of the launch.
         warps: of a CTA.
+        stops: PTX lines of those of the schedule.
     """
     if schedule.plain:
         return ROUND_ROBIN
@@ -53,6 +60,8 @@ def told(schedule: Schedule, held: Mapping[Any, Sequence[int]], lines: Lines, wa
     turns = Schedule().quantum
     if schedule.quantum != turns:
         words.append(f"warps take turns of {schedule.quantum} instructions instead of {turns}")
+    if stops:
+        words.append(f"turns end before {', '.join(_place(lines, one) for one in stops)}")
     if schedule.clusters != Schedule().clusters:
         words.append(f"{schedule.clusters} clusters are started at once")
     return f"shows if {', and '.join(words)}; all else is round-robin"
@@ -107,6 +116,7 @@ def data_of(schedule: Schedule) -> dict[str, Any]:
             if isinstance(one, Delay)
         ],
         "early": [list(one) for one in schedule.deviations if isinstance(one, Early)],
+        "stops": sorted(schedule.stops),
     }
 
 
@@ -146,7 +156,11 @@ def _kept(path: Path, at: int, entry: Any) -> Kept:
             for one in schedule["delays"]
         ]
         early = [Early(*map(int, one)) for one in schedule["early"]]
-        read = Schedule(int(schedule["quantum"]), int(schedule["clusters"]), (*delays, *early))
+        stops = frozenset(
+            map(int, schedule.get("stops", ()))
+        )  # files of earlier versions have none
+        turns = int(schedule["quantum"]), int(schedule["clusters"])
+        read = Schedule(*turns, (*delays, *early), stops)
         if min(read.quantum, read.clusters) < 1:
             raise ValueError("quantum and clusters are 1 or more")
         return Kept(str(entry["finding"]), int(entry["launch"]), str(entry["kernel"]), read)

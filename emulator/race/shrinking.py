@@ -181,6 +181,8 @@ def _fewest(whole: Schedule, there: There, left: Callable[[], bool]) -> Schedule
         else:
             parts = min(len(kept), 2 * parts)
     few = replace(whole, deviations=kept)
+    if few.stops and left() and there(replace(few, stops=frozenset())):
+        few = replace(few, stops=frozenset())
     plain = replace(few, quantum=Schedule().quantum, clusters=Schedule().clusters)
     return plain if left() and there(plain) else few
 

@@ -66,4 +66,4 @@ def drawn(
 
 def schedule_name(emulator: Emulator, number: int) -> str:
     """A schedule in words."""
-    return "round-robin" if number >= emulator.schedules else str(emulator.order(number))
+    return "round-robin" if number >= emulator.count else str(emulator.schedule(number))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 from schedgen.emulator.machine.lanes import EmulationError
+from schedgen.emulator.machine.operations import Operation
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin, Seeded
 from schedgen.emulator.machine.switches import Spurious, Switches
+from schedgen.emulator.machine.warp import Warp
 from tests.emulator.machine.running import FIRST, run, store
 from tests.emulator.machine.test_mbarriers import init, wait
 
@@ -205,6 +208,35 @@ def test_late_operations_of_a_kind_come_together() -> None:
         loads_last += names[:4] == ["product"] * 4
     assert together > 10
     assert 3 < loads_last < 17
+
+
+class Noting(RoundRobin):
+    """Where warps are that could have a turn."""
+
+    def __init__(self, *stops: int) -> None:
+        super().__init__()
+        self.stops = frozenset(stops)
+        self.places: list[int] = []
+
+    def pick(self, ready: Sequence[Warp], pending: Sequence[Operation]) -> int:
+        self.places += [group.pc for warp in ready for group in warp.groups]
+        return super().pick(ready, pending)
+
+
+def test_places_in_front_of_which_turns_end() -> None:
+    text = f"""mov.b32 %r1, 0; mov.b32 %r2, 0;
+        L: add.s32 %r1, %r1, 1; add.s32 %r2, %r2, 2; setp.lt.s32 %p1, %r1, 3; @%p1 bra L;
+        {store("%r2")}"""
+    first = 3  # the first three instructions are not of the text
+    for stops, met in (
+        ((), [0]),
+        ((first + 2,), [0, *[first + 2] * 3]),  # behind the branch, too
+        ((first + 3,), [0, *[first + 3] * 3]),
+        ((first, first + 6), [0, first, first + 6]),
+    ):
+        policy = Noting(*stops)
+        assert run(text, policy=policy).out.tolist() == [6] * 32
+        assert policy.places == met
 
 
 PARTING = f"""

@@ -53,6 +53,7 @@ def test_ordinary_accesses() -> None:
     assert load[1][1].space is Space.GLOBAL
     assert atomic[2] | {"line": 0} == {
         "write": True, "line": 0, "atomic": True, "acquire": True, "release": True, "same": False,
+        "changed": None,
     }  # fmt: skip
 
 
@@ -64,7 +65,10 @@ def test_writes_of_what_is_there() -> None:
         @%p1 st.shared.b32 [%r1], %r3;
         @%p1 st.shared.b16 [%r1], 7;
         @%p1 st.shared.v2.b32 [%r1], {%r3, %r4};""")
-    assert [call[2]["same"] for call in recorder.of("generic")] == [False, True, True, False]
+    calls = recorder.of("generic")
+    assert [call[2]["same"] for call in calls] == [False, True, True, False]
+    lanes = [calls[at][2]["changed"]().tolist() for at in (1, 3)]
+    assert lanes == [[], [*range(1028, 1032), *range(1036, 1040)]]
 
 
 def test_parameters_and_local_memory_are_nobody_elses() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from schedgen.benchmarks.mutants.kernels import UNREPEATED, paused
+from schedgen.benchmarks.mutants.kernels import UNREPEATED
+from schedgen.emulator.awaited import starved
 from schedgen.emulator.emulation import Emulator
 from schedgen.emulator.machine.lanes import EmulationError
 from schedgen.emulator.machine.policies import Held, Policy, Rushed, Starved
@@ -44,14 +45,13 @@ def test_a_wait_for_the_wrong_phase_returns_early_but_not_late() -> None:
     one = campaign(LAST)
     mutant = next(m for m in one.mutants if m.operator == "M10 parity flipped")
     at = mutant.place()
-    slow = paused(mutant.kernel, at)
-    assert [i.opcode for i in slow.body[at : at + 2]] == ["nanosleep", "mbarrier"]
-    execute(slow, Rushed(SOONER, [at + 1]))
+    assert at is not None
+    execute(mutant.kernel, Rushed(SOONER, [at]))
     with pytest.raises(EmulationError, match="deadlock"):
-        execute(slow, Held(0, [at + 1]))
-    original = paused(mutant.original, at)
-    execute(original, Held(0, [at + 1]))
-    execute(original, Rushed(SOONER, [at + 1]))
+        execute(mutant.kernel, Held(0, [at]))
+    at = mutant.original.body.index(mutant.instruction)
+    execute(mutant.original, Held(0, [at]))
+    execute(mutant.original, Rushed(SOONER, [at]))
 
 
 def test_the_campaign_finds_it() -> None:
@@ -84,11 +84,7 @@ END:
     one = campaign(f"@!%p1 st.volatile.shared.b32 [data], %r8;\nbar.sync 0;\n{text}")
     kernel = one.kernels[0]
     at = next(n for n, i in enumerate(kernel.body) if i.name.startswith("mov.b32") and n > 12)
-    slow = paused(kernel, at)
-    emulator = Emulator(
-        Held(0, [at + 1]), "off", Switches(),
-        rewrite=lambda module: replace(module, kernels={**module.kernels, "k": slow}),
-    )  # fmt: skip
+    emulator = Emulator(Held(0, [at]), "off", Switches())
     one.execute(0, emulator)
     assert len(emulator.reports) == 1
 
@@ -155,18 +151,17 @@ END:
 
 
 def test_a_wait_for_arrivals_of_another_warp() -> None:
-    awaited = benchmark("emulated_mutants.awaited")
     one, mutant = unrepeated(ARRIVALS, 1, threads=96)
     lines = one._completing(0)
     first, second = (line(ARRIVALS, "mbarrier.arrive", n) for n in (0, 1))
     assert lines[mutant.instruction.line] == {first}
     assert lines[line(ARRIVALS, "try_wait")] == {second}
     for kernel, found in ((mutant.original, None), (mutant.kernel, "race")):
-        changed, policy = awaited.starved(replace(mutant, kernel=kernel), lines)
-        body = changed.kernel.body
+        changed = replace(mutant, kernel=kernel)
+        policy = starved(kernel, [kernel.body.index(mutant.instruction)], lines)
         assert isinstance(policy, Starved)
-        assert [i.opcode for n, i in enumerate(body) if body[n - 1].opcode == "nanosleep"] == [
-            "mbarrier", "mbarrier"
+        assert [kernel.body[at].line for at in sorted(policy.stops)] == [
+            first, mutant.instruction.line
         ]  # fmt: skip
         emulator = Emulator(policy, "first", one.capture.switches, rewrite=changed.module)
         if found is None:
@@ -186,8 +181,8 @@ def test_whoever_repeats_a_wait_comes_to_its_end() -> None:
     one, mutant = unrepeated(text, 1)
     lines = one._completing(0)
     itself = replace(mutant, kernel=mutant.original)
-    changed, policy = benchmark("emulated_mutants.awaited").starved(itself, lines)
-    emulator = Emulator(policy, "first", one.capture.switches, LIMIT, changed.module)
+    policy = starved(itself.kernel, [itself.kernel.body.index(mutant.instruction)], lines)
+    emulator = Emulator(policy, "first", one.capture.switches, LIMIT, itself.module)
     one.execute(0, emulator)
     assert len(emulator.reports) == 1
 

@@ -69,9 +69,21 @@ class Kernel:
         self.checker.generic(warp, shared(where, cta), write=False, line=line)
         return line
 
-    def write(self, warp: int, where: Bytes, cta: int = 0, *, same: bool = False) -> int:
-        line = self.at()
-        self.checker.generic(warp, shared(where, cta), write=True, line=line, same=same)
+    def write(
+        self,
+        warp: int,
+        where: Bytes,
+        cta: int = 0,
+        *,
+        same: bool = False,
+        changed: Iterable[int] | None = None,
+        line: int | None = None,
+    ) -> int:
+        """``changed``: the bytes that held something else, where that is known."""
+        line = line or self.at()
+        told = None if changed is None else lambda: np.array([*changed], np.int64)
+        cells = shared(where, cta)
+        self.checker.generic(warp, cells, write=True, line=line, same=same, changed=told)
         return line
 
     def fence(self, warp: int, space: Space | None = Space.SHARED) -> None:
