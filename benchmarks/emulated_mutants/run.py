@@ -27,11 +27,12 @@ SEEDS = (0, 1, 2)
 """Asynchronous operations late, mixed and early."""
 ROUND_ROBIN = 3
 """In place of a seed: the last one of the schedules that `schedgen race` takes by default."""
-TRIES = 4
+TRIES = 5
 """Version of launches and schedules: what an earlier one did not find is judged again."""
 FULL = 2
 """Launches under all schedules; further ones, which are for what these do not execute, take longer
-and run under the first schedule only."""
+and run under the first schedule only, but for waits without their loops: what these let through may
+matter in one of them only."""
 TARGETED = 4
 """From here on in place of a seed: warps come to the changed instruction as late, or as early, as
 they can."""
@@ -113,7 +114,8 @@ class Campaign:
         """How a mutant ends, over all launches (`FULL`)."""
         numbers = self.launches(mutant)
         for number in numbers:
-            end = self.judge(number, mutant, switches, seeds if number < FULL else seeds[:1])
+            every = number < FULL or mutant.operator == UNREPEATED
+            end = self.judge(number, mutant, switches, seeds if every else seeds[:1])
             if end.end != "undetected":
                 return end
         return End("undetected") if numbers else End("not executed")
