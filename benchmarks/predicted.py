@@ -255,12 +255,20 @@ def when(record: Record, row: Row) -> Row:
     return {"device": source.device, "measured on": source.date}
 
 
-def some_kernels(there: list[Row], specs: Collection[str]) -> None:
-    """Puts the kernels of ``specs`` into the rows of all tables."""
-    record, machine = recorded(RECORD), read_machine(TARGET)
-    made = {row["kernel"]: when(record, row) | row for row in kernels(record, machine, specs)}
-    print(table([{k: v for k, v in row.items() if k != "table"} for row in made.values()]))
-    keep(NAME, [made.get(row.get("kernel", ""), row) for row in there])
+def some_kernels(
+    there: list[Row], specs: Collection[str], record: Record, machine: Machine
+) -> None:
+    """Puts the kernels of ``specs`` into the rows of all tables, in place of those of before."""
+    made: dict[str, list[Row]] = {}
+    for row in kernels(record, machine, specs):
+        made.setdefault(row["kernel"].split()[0], []).append(when(record, row) | row)
+    every = [row for rows in made.values() for row in rows]
+    print(table([{k: v for k, v in row.items() if k != "table"} for row in every]))
+    found: list[Row] = []
+    for row in there:
+        spec = row["kernel"].split()[0] if row["table"] == "kernels" else ""
+        found += made.pop(spec, []) if spec in specs else [row]
+    keep(NAME, found)
 
 
 def main() -> None:
@@ -268,7 +276,7 @@ def main() -> None:
     record, machine = recorded(RECORD), read_machine(TARGET)
     there: list[Row] = json.loads((RESULTS / f"{NAME}.json").read_text("utf-8"))["rows"]
     if wanted[:1] == ["--kernel"]:
-        some_kernels(there, wanted[1:])
+        some_kernels(there, wanted[1:], record, machine)
         return
     print(f"{record.device}, {record.date}, {record.mhz:.0f} MHz at the lowest")
     found: list[Row] = []

@@ -156,9 +156,8 @@ def _kept(path: Path, at: int, entry: Any) -> Kept:
             for one in schedule["delays"]
         ]
         early = [Early(*map(int, one)) for one in schedule["early"]]
-        stops = frozenset(
-            map(int, schedule.get("stops", ()))
-        )  # files of earlier versions have none
+        # Files of earlier versions have no stops.
+        stops = frozenset(map(int, schedule.get("stops", ())))
         turns = int(schedule["quantum"]), int(schedule["clusters"])
         read = Schedule(*turns, (*delays, *early), stops)
         if min(read.quantum, read.clusters) < 1:
