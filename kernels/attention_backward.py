@@ -163,7 +163,7 @@ def _backward(
     given = {"q": q, "k": k, "v": v, "do": dout, "lse": lse2, "delta": delta}
     if unordered and q.shape[3] in UNORDERED[arch]:
         _in_one_walk(device, settings, given, (dq, *of_heads), scale)
-    elif not two_walks and (q.shape[3], causal) in ORDERED[arch] and _long(q, k):
+    elif not two_walks and (q.shape[3], causal) in ORDERED[arch] and _long(q, k, device):
         _in_one_walk(device, settings | {"ordered": "true"}, given, (dq, *of_heads), scale)
     else:
         _in_two_walks(device, settings, given, (dq, *of_heads), scale)
@@ -173,11 +173,11 @@ def _backward(
     return dq, dk, dv
 
 
-def _long(q: Tensor, k: Tensor) -> bool:
+def _long(q: Tensor, k: Tensor, device: torch.device) -> bool:
     """Whether turns to add take less time than two kernels, where there are both."""
     tiles = q.shape[0] * q.shape[2] * -(-k.shape[1] // _BLOCK)
     return q.shape[1] >= IN_ORDER_FROM and tiles >= IN_ORDER_TILES * launcher.multiprocessors(
-        q.device
+        device
     )
 
 
