@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Literal, overload
 
 import torch
@@ -12,11 +11,9 @@ from torch import Tensor
 from schedgen.kernels import attention_rows, checks, keys, library
 from schedgen.kernels.attention_arguments import SPLIT_DIMS, check, dims
 from schedgen.kernels.attention_decode import SPLIT, decoded
-from schedgen.kernels.errors import ArgumentValueError
-from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.operators import Operator
-from schedgen.kernels.variants import calling, gradients
-from schedgen.kernels.variants.blocks import Blocks, blocks_of
+from schedgen.kernels.variants import calling, forward
+from schedgen.kernels.variants.blocks import Blocks
 
 _FEW, _LONG = 64, SPLIT
 """Rows of a tile, tokens times heads of a group, at most, and keys at least, with which `attention`
@@ -123,7 +120,7 @@ def attention(
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
     if mask is not None or score is not None or sinks is not None or blocks or given:
         wanted = calling.asked(mask, score, causal, sinks, given)
-        out, lse = _variant(q, k, v, scale, wanted, sinks, given, blocks)
+        out, lse = forward.attend(q, k, v, scale, wanted, sinks, given, blocks)
         return (out, lse) if return_lse else out
     if _is_decode(q, k, v) and not _derived(q, k, v):
         out, lse = decoded(q, k, v, scale, causal=causal)
@@ -174,83 +171,8 @@ def attention_blocks(
     Raises:
         ArgumentValueError, ArgumentTypeError, VariantError, DeviceError: as `attention`.
     """
-    wanted = replace(calling.asked(mask, score, causal, sinks, given), blocks=True)
-    device = _checked(q, k, v, 1.0, wanted, sinks, given)
-    function = _function(q, v, wanted, device)
-    return blocks_of(function, wanted, q, k, given)
-
-
-def _variant(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    scale: float,
-    wanted: calling.Asked,
-    sinks: Tensor | None,
-    given: calling.Given,
-    blocks: Blocks | bool | None,
-) -> tuple[Tensor, Tensor]:
-    listed = calling.needs_list(wanted) if blocks is None else bool(blocks)
-    if listed and wanted.mask is None:
-        fix = "pass the mask that they are of"
-        raise ArgumentValueError("blocks", "there is no mask", "None", fix)
-    wanted = replace(wanted, blocks=listed)
-    device = _checked(q, k, v, scale, wanted, sinks, given)
-
-    def compute() -> tuple[Tensor, Tensor]:
-        return _computed(q, k, v, scale, wanted, sinks, given, blocks, device)
-
-    learned = [q, k, v, *calling.tensors(given).values(), *([] if sinks is None else [sinks])]
-    if not _derived(*learned):
-        return compute()
-    return gradients.attend(compute, (q, k, v), wanted, scale, sinks, given)
-
-
-def _computed(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    scale: float,
-    wanted: calling.Asked,
-    sinks: Tensor | None,
-    given: calling.Given,
-    blocks: Blocks | bool | None,
-    device: torch.device,
-) -> tuple[Tensor, Tensor]:
-    """What a variant returns, without gradients."""
-    if not q.numel() or not k.shape[1]:
-        out, lse = _empty(q, v)
-        return out.zero_(), lse.fill_(-math.inf) if sinks is None else lse.copy_(sinks[:, None])
-    function, arrays = _function(q, v, wanted, device), None
-    if wanted.blocks:
-        one = blocks if isinstance(blocks, Blocks) else blocks_of(function, wanted, q, k, given)
-        arrays = one.arguments(wanted, function, q, k, given)
-    return calling.call(function, wanted, (q, k, v), scale, sinks, given, arrays)
-
-
-def _checked(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    scale: float,
-    wanted: calling.Asked,
-    sinks: Tensor | None,
-    given: calling.Given,
-) -> torch.device:
-    """The device of arguments, which fit together."""
-    check(q, k, v, scale)
-    calling.spec_of(wanted)  # what is wrong with it does not depend on a GPU
-    if sinks is not None and sinks.shape != (q.shape[2],):
-        got = f"its shape is {tuple(sinks.shape)}"
-        raise ArgumentValueError("sinks", got, f"({q.shape[2]},)", "pass one for each head")
-    return checks.devices(q=q, k=k, v=v, sinks=sinks, **calling.tensors(given))
-
-
-def _function(q: Tensor, v: Tensor, wanted: calling.Asked, device: torch.device) -> SpecKernel:
-    """The kernel of a variant."""
-    settings = dims(q.shape[3], v.shape[3]) | {"dtype": checks.DTYPES[q.dtype]}
-    target = calling.target_of(keys.architecture(device))
-    return calling.kernel_of(wanted, target, tuple(settings.items()))
+    wanted = calling.with_list(calling.asked(mask, score, causal, sinks, given))
+    return forward.blocks(q, k, v, wanted, sinks, given)
 
 
 def _empty(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,9 @@ from schedgen.kernels.attention_arguments import dims
 from schedgen.kernels.attention_varlen import OPERATOR, SPEC, check, room
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.flash_attn import one_of, require, variant_arguments
-from schedgen.kernels.variants import calling, gradients
+from schedgen.kernels.variants import calling, gradients, planned
+
+_OPERANDS, _STARTS = ("q", "k", "v"), ("cu_seqlens_q", "cu_seqlens_k")
 
 
 def flash_attn_varlen_func(
@@ -106,34 +108,28 @@ def _variant(
     sinks: Tensor | None,
     given: calling.Given,
 ) -> tuple[Tensor, Tensor]:
-    """As of `_computed`, with gradients if they are asked for."""
+    """The result, and the logarithms of sums, (batch, heads, longest)."""
     checks.number("softmax_scale", scale, positive=True)
+    named: dict[str, Any] = dict(zip((*_OPERANDS, *_STARTS), (*operands, *starts), strict=True))
+    named |= {"longest": longest, "scale": scale} | planned.of_caller(sinks, given)
 
     def compute() -> tuple[Tensor, Tensor]:
-        return _computed(operands, starts, longest, scale, wanted, sinks, given)
+        return planned.call(_FUNCTION, wanted, named)
 
-    learned = [*operands, *calling.tensors(given).values(), *([] if sinks is None else [sinks])]
+    learned = [x for x in named.values() if isinstance(x, Tensor)]
     if not (torch.is_grad_enabled() and any(x.requires_grad for x in learned)):
         return compute()
     return gradients.attend(compute, operands, wanted, scale, sinks, given, starts)
 
 
-def _computed(
-    operands: tuple[Tensor, Tensor, Tensor],
-    starts: tuple[Tensor, Tensor],
-    longest: int,
-    scale: float,
-    wanted: calling.Asked,
-    sinks: Tensor | None,
-    given: calling.Given,
-) -> tuple[Tensor, Tensor]:
-    """The result, and the logarithms of sums, (batch, heads, longest)."""
-    q, k, v = operands
-    named = {"q": q, "k": k, "v": v, "cu_seqlens_q": starts[0], "cu_seqlens_k": starts[1]}
-    device = checks.devices(**named, sinks=sinks, **calling.tensors(given))
-    batch = len(starts[0]) - 1
+def _compute(wanted: calling.Asked, named: planned.Named) -> tuple[Tensor, Tensor]:
+    q, k, v, longest, scale = (named[name] for name in (*_OPERANDS, "longest", "scale"))
+    starts = {name: named[name] for name in _STARTS}
+    sinks, given = planned.from_caller(named)
+    device = checks.devices(q=q, k=k, v=v, **starts, sinks=sinks, **calling.tensors(given))
+    batch = len(starts["cu_seqlens_q"]) - 1
     if not (q.numel() and k.numel() and batch and longest):
-        out, lse = room(q, v, starts[0], longest)
+        out, lse = _room(named)
         return out.zero_(), lse.fill_(-math.inf) if sinks is None else lse.copy_(sinks[:, None])
     settings = dims(q.shape[2], v.shape[2]) | {"dtype": checks.DTYPES[q.dtype]}
     target = calling.target_of(keys.architecture(device))
@@ -141,8 +137,15 @@ def _computed(
     sizes = {"head": q.shape[1], "batch": batch}
     passed = calling.expressed(wanted, sizes, q, scale, sinks, given)
     passed |= {"batch": batch} if "batch" in function.free else {}
-    both = {n: layouts.accessible(named[n].contiguous()) for n in ("cu_seqlens_q", "cu_seqlens_k")}
+    both = {name: layouts.accessible(one.contiguous()) for name, one in starts.items()}
     return function(q=q, k=k, v=v, **both, **passed, seq_q=longest)
+
+
+def _room(named: planned.Named) -> tuple[Tensor, Tensor]:
+    return room(named["q"], named["v"], named["cu_seqlens_q"], named["longest"])
+
+
+_FUNCTION = planned.Function("attention_varlen_variant", _compute, _room)
 
 
 def _packed(lse: Tensor, cu_seqlens: Tensor, total: int) -> Tensor:

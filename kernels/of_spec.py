@@ -15,7 +15,7 @@ from torch import Tensor
 
 from schedgen.codegen.facts import Parameter, read_facts
 from schedgen.driver import lock_file
-from schedgen.kernels import cache, layouts, library, operators, turns
+from schedgen.kernels import cache, layouts, library, operators, plans, turns
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 from schedgen.kernels.launcher import DTYPES, architecture
 from schedgen.kernels.of_file import GeneratedKernel
@@ -69,7 +69,7 @@ class SpecKernel:
         """
         names = self._names
         if not named and len(arguments) == len(names):
-            return self._operator(*arguments)
+            return self._computed(*arguments)
         if len(arguments) > len(names):
             raise TypeError(f"{len(arguments)} arguments, {len(names)} expected: {_list(names)}")
         given = dict(zip(names, arguments, strict=False))
@@ -81,7 +81,12 @@ class SpecKernel:
         missing = [name for name in names if name not in given]
         if missing:
             raise TypeError(f"{_list(missing)} missing; arguments are {_list(names)}")
-        return self._operator(*(given[name] for name in names))
+        return self._computed(*(given[name] for name in names))
+
+    def _computed(self, *arguments: Tensor | float) -> Any:
+        """What the operator returns; as a part of the plan that is being made, if one is."""
+        by = self._operator if plans.current() is None else self._operator.in_python
+        return by(*arguments)
 
     def store(self, *arguments: Tensor | float) -> None:
         """Runs the kernel on what its file's ARGUMENTS say, results among them, which it writes.

@@ -100,7 +100,7 @@ class Operator:
 
     def __call__(self, *arguments: Any) -> Any:
         """The operator called with all its arguments, by position."""
-        if is_compiling() or self.native is None or not _plain(arguments):
+        if is_compiling() or self.native is None or not plain(arguments):
             return self.public(*arguments)
         try:
             found = self._planned(*arguments)
@@ -203,7 +203,7 @@ def _parsed(schema: str) -> tuple[str, list[tuple[str, str]], str]:
     return name, [(argument, kind) for kind, argument in pairs], returns
 
 
-def _plain(arguments: Sequence[Any]) -> bool:
+def plain(arguments: Sequence[Any]) -> bool:
     """Whether these are tensors, if any, of which nobody but the kernel has to know."""
     gradients = _gradients()
     for argument in arguments:

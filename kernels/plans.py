@@ -34,8 +34,11 @@ _ANEW = {
     torch.ops.aten.clone.default,
     torch.ops.aten.contiguous.default,
     torch.ops.aten.reshape.default,
+    torch.ops.aten._to_copy.default,
+    torch.ops.aten.to.dtype,
 }
-"""Operators that make a tensor of the elements of another one, or a view where that will do."""
+"""Operators that make a tensor of the elements of another one, perhaps converted, or a view where
+that will do."""
 _VIEW = torch.ops.aten._unsafe_view.default  # of what was copied to reshape it
 
 
@@ -313,7 +316,7 @@ def encoded(plan: Plan) -> list[int]:
     """``plan`` as the 64-bit words that `native.cpp` reads."""
     words = [len(plan.allocations)]
     for made in plan.allocations:
-        words += [made.result, CODES[made.dtype], len(made.sizes), *made.sizes, *made.strides]
+        words += [made.result, _code(made.dtype), len(made.sizes), *made.sizes, *made.strides]
     words.append(len(plan.steps))
     for step in plan.steps:
         match step:
@@ -327,7 +330,13 @@ def encoded(plan: Plan) -> list[int]:
 
 
 def _view(one: View) -> list[int]:
-    return [one.source, one.bytes, CODES[one.dtype], len(one.sizes), *one.sizes, *one.strides]
+    return [one.source, one.bytes, _code(one.dtype), len(one.sizes), *one.sizes, *one.strides]
+
+
+def _code(dtype: torch.dtype) -> int:
+    if dtype not in CODES:
+        raise Unplannable(f"tensors of {dtype}")
+    return CODES[dtype]
 
 
 def _call(one: Launch) -> list[int]:
@@ -351,6 +360,7 @@ CODES = {
     torch.float16: 5,
     torch.float32: 6,
     torch.float64: 7,
+    torch.bool: 11,
     torch.bfloat16: 15,
     torch.float8_e5m2: 23,
     torch.float8_e4m3fn: 24,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,6 +27,8 @@ from schedgen.kernels.variants.reading import SIZES, Vector
 from schedgen.kernels.variants.spec import COUNTS, FULLS, LISTED, ORDER, listed_along
 
 _AXES = ("batch", "head", "row", "column")
+_SIZES = "rows of blocks", "keys of blocks", "queries of blocks", "all keys of blocks"
+"""What calls have of blocks beside arrays, in the order of the attributes."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +67,10 @@ class Blocks:
         """How much of all blocks is computed. Waits for the GPU."""
         return self.counts.double().mean().item() / self.listed.shape[-1]
 
-    def arguments(
-        self, wanted: Asked, function: SpecKernel, q: Tensor, k: Tensor, given: Given
-    ) -> dict[str, Tensor]:
-        """What a kernel is passed of them.
+    def passed(self, wanted: Asked, given: Given) -> dict[str, Tensor | int]:
+        """What a call has of them, for `arguments_of`.
 
-        Raises ArgumentValueError: they are of another mask, other numbers or other lengths, or for
-        another kernel.
+        Raises ArgumentValueError: they are of another mask, or of other numbers.
         """
         made, asked = _key(self.wanted), _key(wanted)
         if made != asked:
@@ -78,22 +78,36 @@ class Blocks:
         if (numbers := _numbers(wanted, given)) != self.numbers:
             got, allowed = f"they are for {dict(self.numbers)}", f"{dict(numbers)}"
             raise ArgumentValueError("blocks", got, allowed, "make new ones")
-        if (self.seq_q, self.seq_k) != (q.shape[1], k.shape[1]):
-            got = f"they are for {self.seq_q} queries and {self.seq_k} keys"
-            allowed = f"{q.shape[1]} and {k.shape[1]}"
-            raise ArgumentValueError("blocks", got, allowed, "make new ones")
-        if (self.rows, self.keys) != tile_of(function):
-            got, (rows, keys) = f"they are {self.rows} x {self.keys}", tile_of(function)
-            fix = "make them with operands of this data type and head_dim"
-            raise ArgumentValueError("blocks", got, f"{rows} x {keys} for this kernel", fix)
-        sizes = [size for size, name in ((q.shape[0], "batch"), (q.shape[2], "head"))
-                 if name in listed_along(variant_of(wanted))]  # fmt: skip
-        if list(self.counts.shape[:-1]) != sizes:
-            got = f"they are for {list(self.counts.shape[:-1])}"
-            raise ArgumentValueError("blocks", got, f"batch and heads {sizes}", "make new ones")
-        return {ORDER: self.order, COUNTS: self.counts, FULLS: self.fulls, LISTED: self.listed}
+        arrays = {ORDER: self.order, COUNTS: self.counts, FULLS: self.fulls, LISTED: self.listed}
+        sizes = self.rows, self.keys, self.seq_q, self.seq_k
+        return arrays | dict(zip(_SIZES, sizes, strict=True))
 
 
+def arguments_of(
+    named: Mapping[str, Any], wanted: Asked, function: SpecKernel, q: Tensor, k: Tensor
+) -> dict[str, Tensor]:
+    """What a kernel is passed of the blocks that a call has.
+
+    Raises ArgumentValueError: they are of other lengths, or for another kernel.
+    """
+    rows, keys, seq_q, seq_k = (named[name] for name in _SIZES)
+    if (seq_q, seq_k) != (q.shape[1], k.shape[1]):
+        got = f"they are for {seq_q} queries and {seq_k} keys"
+        allowed = f"{q.shape[1]} and {k.shape[1]}"
+        raise ArgumentValueError("blocks", got, allowed, "make new ones")
+    if (rows, keys) != (tile := tile_of(function)):
+        got, allowed = f"they are {rows} x {keys}", f"{tile[0]} x {tile[1]} for this kernel"
+        fix = "make them with operands of this data type and head_dim"
+        raise ArgumentValueError("blocks", got, allowed, fix)
+    along = listed_along(variant_of(wanted))
+    sizes = [n for n, name in ((q.shape[0], "batch"), (q.shape[2], "head")) if name in along]
+    if (found := list(named[COUNTS].shape[:-1])) != sizes:
+        got, allowed = f"they are for {found}", f"batch and heads {sizes}"
+        raise ArgumentValueError("blocks", got, allowed, "make new ones")
+    return {name: named[name] for name in (ORDER, COUNTS, FULLS, LISTED)}
+
+
+@lru_cache(maxsize=1024)
 def _key(wanted: Asked) -> tuple[str | None, bool, tuple[tuple[str, str], ...]]:
     """What decides which blocks there are, beside values."""
     mask = variant_of(wanted).mask

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache as cache_of_functions
 from functools import lru_cache
 from hashlib import sha256
@@ -80,6 +80,12 @@ def needs_list(wanted: Asked) -> bool:
     Each call asks. Raises VariantError: an expression is wrong.
     """
     return opaque(variant_of(wanted))
+
+
+@lru_cache(maxsize=1024)
+def with_list(wanted: Asked) -> Asked:
+    """The same by a kernel that is told which blocks are computed."""
+    return replace(wanted, blocks=True)
 
 
 def asked(
@@ -326,4 +332,4 @@ def _number(name: str, value: Tensor | int | float) -> float:
     checks.number(name, value)
     if isinstance(value, int) and abs(value) >= MOST_WHOLE:
         raise ArgumentValueError(name, f"it is {value}", f"below {MOST_WHOLE}", "pass a float")
-    return float(value)
+    return value if isinstance(value, float) else float(value)  # one of a plan stays one

@@ -13,7 +13,7 @@ from torch import Tensor
 from schedgen.expressions import parse
 from schedgen.kernels import attention
 from schedgen.kernels.errors import ArgumentValueError
-from schedgen.kernels.variants.blocks import Blocks, blocks_of
+from schedgen.kernels.variants.blocks import Blocks, arguments_of, blocks_of
 from schedgen.kernels.variants.calling import asked, spec_of, variant_of
 from schedgen.kernels.variants.intervals import Interval, condition, constant, known, number
 from schedgen.kernels.variants.spec import listed_along, opaque
@@ -34,6 +34,11 @@ PER = torch.randint(0, 90, (2, 4))
 def listed(mask: str, *, causal: bool = False, **given: Any) -> Blocks:
     wanted = replace(asked(mask, None, causal, None, given), blocks=True)
     return blocks_of(FUNCTION, wanted, Q, K, given)
+
+
+def arguments(blocks: Blocks, wanted: Any, function: Any, q: Tensor, k: Tensor, given: Any) -> Any:
+    """What a call with ``blocks`` passes its kernel."""
+    return arguments_of(blocks.passed(wanted, given), wanted, function, q, k)
 
 
 def dense(blocks: Blocks) -> Tensor:
@@ -174,25 +179,25 @@ def test_lists_for_other_numbers_are_refused() -> None:
     mask = "doc[row] == docs[column] and row - column < w"
     blocks = listed(mask, **given)
     wanted = asked(mask, None, False, None, given)
-    assert blocks.arguments(wanted, FUNCTION, Q, K, given)
+    assert arguments(blocks, wanted, FUNCTION, Q, K, given)
     with pytest.raises(ArgumentValueError, match=r"they are for \{'w': 16.0\}; allowed"):
-        blocks.arguments(wanted, FUNCTION, Q, K, given | {"w": 256})
+        arguments(blocks, wanted, FUNCTION, Q, K, given | {"w": 256})
 
 
 def test_lists_of_other_calls_are_refused() -> None:
     given: Any = {"doc": DOC[:SEQ_Q], "docs": DOC}
     blocks = listed("doc[row] == docs[column]", **given)
     wanted = asked("doc[row] == docs[column]", "score * 2", False, None, given)
-    assert blocks.arguments(wanted, FUNCTION, Q, K, given)["counts"] is blocks.counts
+    assert arguments(blocks, wanted, FUNCTION, Q, K, given)["counts"] is blocks.counts
     other = asked("doc[row] == docs[column]", None, True, None, given)
     with pytest.raises(ArgumentValueError, match="blocks: they are of"):
-        blocks.arguments(other, FUNCTION, Q, K, given)
+        arguments(blocks, other, FUNCTION, Q, K, given)
     with pytest.raises(ArgumentValueError, match="for 200 queries and 300 keys; allowed: 100"):
-        blocks.arguments(wanted, FUNCTION, Q[:, :100], K, given)
+        arguments(blocks, wanted, FUNCTION, Q[:, :100], K, given)
     tile: Any = SimpleNamespace(facts=SimpleNamespace(settings=(*FUNCTION.facts.settings[:2],
                                                                 ("keys", "64"))))  # fmt: skip
     with pytest.raises(ArgumentValueError, match="they are 64 x 32; allowed: 64 x 64"):
-        blocks.arguments(wanted, tile, Q, K, given)
+        arguments(blocks, wanted, tile, Q, K, given)
     with pytest.raises(ArgumentValueError, match="blocks: there is no mask"):
         attention(Q.bfloat16(), K.bfloat16(), K.bfloat16(), score="score * 2", blocks=blocks)
     with pytest.raises(ArgumentValueError, match="blocks: there is no mask"):
