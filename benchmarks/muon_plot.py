@@ -1,20 +1,25 @@
-"""Draws what benchmarks/muon_training.py has measured.
+"""Draws what benchmarks/muon_training.py and benchmarks/training.py have measured.
 
-    python benchmarks/muon_plot.py
+    python benchmarks/muon_plot.py [muon_training | training]
 
-Reads results/muon_training.json and writes docs/images/muon_training.svg: held-out losses of both
-optimizers, and below how far they are apart. For pages that are light or dark.
+Reads results/NAME.json and writes docs/images/NAME.svg: held-out losses of both, and below how far
+they are apart. For pages that are light or dark.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "muon_training.json"
-IMAGE = ROOT / "docs" / "images" / "muon_training.svg"
+RESULTS, IMAGES = ROOT / "benchmarks" / "results", ROOT / "docs" / "images"
+TITLES = {
+    "muon_training": "Losses of a small transformer with Muon of {} and of {}",
+    "training": "Losses of a small transformer with functions and Muon of {} and of {}",
+}
 
 WIDTH, HEIGHT, LOW = 600, 260, 90
 """Of the curves, and the height of what is drawn below them."""
@@ -46,31 +51,34 @@ class Panel:
         return lines
 
 
-def svg(curves: dict[str, list[float]], every: int) -> str:
+def svg(curves: dict[str, list[float]], every: int, title: str) -> str:
     """The picture.
 
     Args:
-        curves: losses on held-out text by optimizer; the second is what the first is compared to.
+        curves: losses on held-out text by what they are of; the first is compared to the second.
         every: steps between two losses.
+        title: with places for both names.
     """
     (name, ours), (other, theirs) = curves.items()
     low, high = int(min(ours + theirs)), int(max(ours + theirs)) + 1
     above = Panel(TOP, HEIGHT, low, high)
-    below = Panel(TOP + HEIGHT + GAP, LOW, -1, 1)
+    apart = [100 * (a / b - 1) for a, b in zip(ours, theirs, strict=True)]
+    most = max(1, math.ceil(round(max(map(abs, apart)), 3)))
+    below = Panel(TOP + HEIGHT + GAP, LOW, -most, most)
     bottom = below.top + below.height
     width, height = LEFT + WIDTH + RIGHT, bottom + BOTTOM
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'font-family="sans-serif" font-size="12" fill="{GREY}">',
-        f"<title>Losses of a small transformer with Muon of {name} and of {other}</title>",
+        f"<title>{title.format(name, other)}</title>",
         f'<text x="{LEFT}" y="16">loss on held-out text</text>',
         *above.grid(range(low, high + 1), ""),
         _line(above.points(theirs), GREEN, 5, ".5"),
         _line(above.points(ours), ORANGE, 1.5, "1"),
         *_legend(LEFT + WIDTH - 150, above.top + 20, {name: ORANGE, other: GREEN}),
         f'<text x="{LEFT}" y="{below.top - 10}">{name} over {other}, less 1</text>',
-        *below.grid([-1, 0, 1], " %"),
-        _line(below.points([100 * (a / b - 1) for a, b in zip(ours, theirs, strict=True)]), ORANGE),
+        *below.grid([-most, 0, most], " %"),
+        _line(below.points(apart), ORANGE),
     ]
     for n in range(0, len(ours), 3):
         x = LEFT + WIDTH * n / (len(ours) - 1)
@@ -97,11 +105,15 @@ def _legend(left: float, top: float, colours: dict[str, str]) -> list[str]:
     return lines
 
 
-def drawn() -> str:
-    """The picture of the saved results."""
-    rows = json.loads(RESULTS.read_text("utf-8"))["rows"]
-    return svg({row["optimizer"]: row["curve"] for row in rows}, rows[0]["every"])
+def drawn(name: str) -> str:
+    """The picture of the saved results ``name``."""
+    rows = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))["rows"]
+    curves = {row.get("by", row.get("optimizer")): row["curve"] for row in rows}
+    return svg(curves, rows[0]["every"], TITLES[name])
 
 
 if __name__ == "__main__":
-    IMAGE.write_text(drawn(), "utf-8")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", nargs="?", choices=TITLES, default="muon_training")
+    chosen = parser.parse_args().name
+    (IMAGES / f"{chosen}.svg").write_text(drawn(chosen), "utf-8")
