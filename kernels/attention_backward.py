@@ -39,9 +39,9 @@ ARCHITECTURES = ("sm_90a", "sm_100a")
 UNORDERED = {"sm_90a": (64, 128), "sm_100a": (64,)}
 """Head dimensions for which there is one kernel of all gradients, which adds up in any order, by
 architecture: those with fewer model cycles than the two kernels have."""
-ORDERED: Mapping[str, Collection[tuple[int, bool]]] = {"sm_90a": {(128, False)}, "sm_100a": ()}
-"""And for which, with whether there is a causal mask, it adds up in order, so that it gives the
-same bits each time: where that was measured to be faster than two kernels (docs/backward.md)."""
+ORDERED: Mapping[str, Collection[int]] = {"sm_90a": (64, 128), "sm_100a": ()}
+"""And for which it adds up in order, so that it gives the same bits each time: where that was
+measured to be faster than two kernels (docs/backward.md)."""
 _BLOCK = 128
 """Keys of an output tile."""
 IN_ORDER_FROM = 2048
@@ -163,7 +163,7 @@ def _backward(
     given = {"q": q, "k": k, "v": v, "do": dout, "lse": lse2, "delta": delta}
     if unordered and q.shape[3] in UNORDERED[arch]:
         _in_one_walk(device, settings, given, (dq, *of_heads), scale)
-    elif not two_walks and (q.shape[3], causal) in ORDERED[arch] and _long(q, k, device):
+    elif not two_walks and q.shape[3] in ORDERED[arch] and _long(q, k, device):
         _in_one_walk(device, settings | {"ordered": "true"}, given, (dq, *of_heads), scale)
     else:
         _in_two_walks(device, settings, given, (dq, *of_heads), scale)

@@ -172,7 +172,7 @@ def _gradients(target: str, dtype: str) -> Iterator[Shipped]:
         yield Shipped(QUERIES, target, settings)
         if head_dim in UNORDERED[TARGETS[target]]:
             yield Shipped(WHOLE, target, settings)
-        if (head_dim, bool(causal)) in ORDERED[TARGETS[target]]:
+        if head_dim in ORDERED[TARGETS[target]]:
             yield Shipped(WHOLE, target, (*settings, ("ordered", "true")))
     yield Shipped(CONVERT, target, (("dtype", dtype),))
 

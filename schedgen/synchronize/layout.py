@@ -49,6 +49,7 @@ from schedgen.synchronize.parts import (
     Signal,
     Synchronization,
 )
+from schedgen.synchronize.publishing import fenced_behind_products
 
 Key = tuple[int, int, int, int, int]
 """Shift, time in the turn, operation (wait_groups come first), what it does for it, a counter."""
@@ -262,7 +263,7 @@ class Layout:
                     role.warps,
                     role.registers,
                     before=lists[role.name].sorted("before"),
-                    loop=lists[role.name].sorted("loop"),
+                    loop=fenced_behind_products(lists[role.name].sorted("loop"), self.skeleton),
                     after=lists[role.name].sorted("after"),
                 )
                 for role in self.schedule.roles

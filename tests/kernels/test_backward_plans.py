@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from schedgen.kernels import attention, attention_backward
+from schedgen.kernels import attention, attention_backward, launcher
 from schedgen.kernels.attention_backward import (
     _attention_bwd,  # pyright: ignore[reportPrivateUsage]
     _attention_bwd_unordered,  # pyright: ignore[reportPrivateUsage]
@@ -54,6 +55,32 @@ def test_gradients_in_any_order(monkeypatch: pytest.MonkeyPatch, planned: list[s
         names = planned[before:]
         assert len(names) == (3 if turn > 1 else 0)
         assert turn < 2 or "attention_bwd_sm" in names[1]
+
+
+def test_gradients_in_turns(monkeypatch: pytest.MonkeyPatch, planned: list[str]) -> None:
+    """How many SMs there are is asked of the GPU of a call, also while its plan is made of tensors
+    that are on none.
+    """
+
+    def one(device: torch.device) -> int:
+        assert device.type != "meta"
+        return 1
+
+    module = import_module("schedgen.kernels.attention_backward")
+    monkeypatch.setattr(launcher, "multiprocessors", one)
+    monkeypatch.setattr(module, "IN_ORDER_FROM", 1)
+    test_operators.opened(_attention_bwd, monkeypatch)
+    for turn in range(4):
+        q, k, v = (x + turn for x in operands(2, 40, 24, 2, 2, 64))
+        out, lse = attention(q, k, v, return_lse=True)
+        before = len(planned)
+        dout = torch.randn(out.shape).to(out.dtype)
+        found = attention_backward(dout, q, k, v, out, lse)
+        wanted = _backward(dout, q, k, v, out, lse, None, 0.125, False)
+        assert all(map(near, found, wanted))
+        names = planned[before:]
+        assert len(names) == (3 if turn > 1 else 0)
+        assert turn < 2 or "_ordered" in names[1]
 
 
 def test_gradients_and_modes(planned: list[str]) -> None:
