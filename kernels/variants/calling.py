@@ -296,7 +296,7 @@ def expressed(
     for name in variant.numbers:
         passed[number_name(name)] = _number(name, given[name])
     if sinks is not None:
-        passed[SINK] = sinks.float() * LOG2_E
+        passed[SINK] = sinks.float()
     if variant.score is not None:
         passed[FACTOR] = scale
     passed["scale"] = scale * LOG2_E if variant.score is None else LOG2_E

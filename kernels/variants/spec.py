@@ -30,7 +30,7 @@ NOTHING = "-1e16"
 """The score of what is not kept: far below the first maximum."""
 FIRST_MAXIMUM = "-1e15"
 """In the place of -inf, so that rows of which nothing is kept so far need no special case."""
-SINK = "sink"
+SINK, _LOG2_E = "sink", "1.4426950408889634"
 _KEYS = "min(where(accumulator == 'registers' or tiles == 1, 128, 96)"
 """Fewer keys in an iteration where a row of scores is in the registers of one thread, beside what
 is computed of it."""
@@ -102,7 +102,7 @@ def arguments(data: dict[str, Any], variant: Variant) -> None:
         shape = [EXTENTS[index] for index in _ordered(vector)]
         tensors[vector.argument] = {"shape": shape, "dtype": "f32"}
     if variant.sinks:
-        about = "logit of the head times log2(e)"
+        about = "logit of the head"
         tensors[SINK] = {"shape": ["heads"], "dtype": "f32", "about": about}
     if variant.score is not None:
         numbers[FACTOR] = {"shape": [], "dtype": "f32", "about": "softmax scale; scale is log2(e)"}
@@ -178,9 +178,10 @@ def _ends(variant: Variant) -> dict[str, str]:
     most, factor = "m * scale", "rcp(l)"
     found: dict[str, str] = {}
     if variant.sinks:
-        most = f"max(m * scale, {SINK})"
+        sink = f"{SINK} * {_LOG2_E}"
+        most = f"max(m * scale, {sink})"
         shrunk = f"exp2(m * scale - {most})"
-        found["l"] = f"l * {shrunk} + exp2({SINK} - {most})"
+        found["l"] = f"l * {shrunk} + exp2({sink} - {most})"
         factor = f"{shrunk} * rcp(l)"
     found["sAlpha"] = f"where(l > 0, {factor}, 0)"
     found["sLse"] = f"{most} * 0.6931471805599453 + log(l)"

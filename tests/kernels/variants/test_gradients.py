@@ -28,7 +28,7 @@ def scores_of(q: Tensor, k: Tensor, scale: float) -> Tensor:
 def forward(q: Tensor, k: Tensor, v: Tensor, scale: float, **given: Any) -> tuple[Tensor, Tensor]:
     """With sinks."""
     scores = scores_of(q, k, scale)
-    sinks = given.get("sink", torch.full((q.shape[2],), -math.inf)) / calling.LOG2_E
+    sinks = given.get("sink", torch.full((q.shape[2],), -math.inf))
     lse = torch.logaddexp(scores.logsumexp(3), sinks[:, None])
     p = (scores - lse[..., None]).exp()
     v = v.float().repeat_interleave(q.shape[2] // v.shape[2], 2)

@@ -60,7 +60,7 @@ def computed(mask: str | None, score: str | None, given: Mapping[str, Any], **mo
     scale = LOG2_E * (1 if score else 1 / 8)
     inputs: dict[str, Any] = {"q": q, "k": k, "v": v, "scale": torch.tensor(scale)}
     inputs |= {"factor": torch.tensor(1 / 8), "given_head": torch.arange(2.0)}
-    inputs |= {"given_batch": torch.arange(2.0), "sink": SINK * LOG2_E}
+    inputs |= {"given_batch": torch.arange(2.0), "sink": SINK}
     for vector in variant_of(wanted).vectors:
         if vector.name:
             inputs[vector.argument] = given[vector.name]
