@@ -30,6 +30,8 @@ class Architecture:
         fences: statements for the fences of the program.
         products: what its instruction multiplies.
         threads: operations of threads.
+        loosened: whether a wait was written that does not hold back what comes before it
+            (`schedgen.codegen.style`).
     """
 
     imports: str
@@ -37,6 +39,7 @@ class Architecture:
     fences: Mapping[FenceKind, Code]
     products: Products
     threads: Threads
+    loosened: bool = False
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan

@@ -74,7 +74,7 @@ def _emit(proven: ProvenProgram, kernel: Kernel, *, events: bool, style: Style) 
     source = Source()
     Harness(architecture, clocks or Silent(), style).emit(source)
     library = functions(source.nodes)
-    shown = seen(style, library)
+    shown = seen(style, library, loosened=architecture.loosened)
     parts = [
         f"{_header(architecture.plan)}\n{architecture.imports}{_narrow_types(renamed)}",
         used(library, architecture.library + (f"\n{LIBRARY}" if clocks else "")),

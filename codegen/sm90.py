@@ -51,6 +51,7 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
     def __init__(self, plan: Plan, style: Style = PLAIN) -> None:
         super().__init__(plan)
         self.threads = Threads(plan, STRAIGHT if style.straight else WGMMA)
+        self._loose = style.loose
 
     def _name(self, operation: Operation) -> str:
         return self.plan.names.of("operation", operation.name)
@@ -181,9 +182,13 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
     def wait_group(self, source: Source, role: RoleProgram, step: Step, action: WaitGroup) -> None:
         """Behind what threads compute before it: the assembler would move it up to where all that
-        it needs has been issued, so that nothing overlaps with the product any more.
+        it needs has been issued, so that nothing overlaps with the product any more; unless that is
+        left to it.
         """
         for part in self._computed_before(role, step)[:1]:
+            if self._loose:
+                self.loosened = True
+                continue
             source.add(called("hold_back", self.threads.registers.tensor(part)))
         source.put(ir.WaitGroup("wgmma", pending(self.plan, role, step)))
 

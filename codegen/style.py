@@ -25,6 +25,10 @@ class Style:
         straight: threads of Hopper move tiles of 32 bits in the order of their registers. That has
             bank conflicts, and otherwise (`load_pairs` of `schedgen.codegen.library_sm90`) there
             are selections. Which is faster only a GPU tells.
+        loose: what threads of Hopper compute before a wait for a product need not be over then: the
+            assembler may mix it with what they compute behind it, such as exponentials with the
+            gradients of scores, so that units are used more evenly. Or it leaves nothing that is
+            done while the product is under way. Which is faster only a GPU tells.
     """
 
     blocks: bool = False
@@ -32,6 +36,7 @@ class Style:
     peeled: bool = False
     prompt: bool = False
     straight: bool = False
+    loose: bool = False
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -77,9 +82,10 @@ def asked(words: Iterable[str]) -> Style | None:
     return Style.of(given) if given else None
 
 
-def seen(style: Style, used: Collection[str]) -> Style:
+def seen(style: Style, used: Collection[str], *, loosened: bool = False) -> Style:
     """What of ``style`` a text shows that uses these functions of the library: where nothing is
     computed behind products, no roles are equal, or nobody knows what masks keep, it is plain.
+    ``loosened``: a wait for a product would have been held back otherwise.
     """
     return replace(
         style,
@@ -88,4 +94,5 @@ def seen(style: Style, used: Collection[str]) -> Style:
         peeled=style.peeled and IN_TURNS in used,
         prompt=style.prompt and WAIT in used,
         straight=style.straight and not {STRAIGHT_LOAD, STRAIGHT_STORE}.isdisjoint(used),
+        loose=style.loose and loosened,
     )

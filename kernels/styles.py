@@ -37,7 +37,7 @@ _PEELED: Kernels = {"attention_bwd": [{"causal": "true"}]}
 """Others are peeled where machine code says so."""
 FASTER: Mapping[str, Kernels] = {"prompt": _PROMPT, "straight": _STRAIGHT, "peeled": _PEELED}
 """By word of a style: where it is taken."""
-_UNDECIDED = {"prompt", "straight"}
+_UNDECIDED = {"prompt", "straight", "loose"}
 """What no compiler decides: taken nowhere else."""
 MEASURED = "h200"
 

@@ -62,8 +62,8 @@ StyleOption = Annotated[
         "--style",
         metavar="WORD",
         help="Write it in this way: 'peeled', a loop without masks where these keep everything, "
-        "'prompt', waits without a hint, 'straight', tiles of 32 bits in the order of registers; "
-        "repeatable.",
+        "'prompt', waits without a hint, 'straight', tiles of 32 bits in the order of registers, "
+        "'loose', waits for products that hold nothing back; repeatable.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

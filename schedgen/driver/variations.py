@@ -58,6 +58,8 @@ class Variation:
             parts.append("waits without a hint")
         if self.style.straight:
             parts.append("tiles in the order of registers")
+        if self.style.loose:
+            parts.append("waits that hold nothing back")
         return ", ".join(parts) or "as it was planned"
 
     @property
@@ -85,8 +87,9 @@ def sharing(one: Variation) -> Variation:
 
 
 HASTY = ("prompt",)
-"""Words of a style that only what machine code takes can decide on. ``straight`` is none of them:
-machine code does not say where accesses have bank conflicts."""
+"""Words of a style that only what machine code takes can decide on. ``straight`` and
+``loose`` are none of them: machine code does not say where accesses have bank conflicts, and not
+well enough what exponentials take beside products."""
 
 
 def hastened(one: Variation, word: str) -> Variation:

@@ -75,6 +75,23 @@ def test_straight_without_such_tiles_is_plain() -> None:
     assert emit(proven, kernel, style=Style(straight=True)) == emit(proven, kernel)
 
 
+def test_loose(tmp_path: Path) -> None:
+    """Nothing is held back before waits for products; on Blackwell, and where threads compute
+    nothing before one, nothing is anyway.
+    """
+    settings = {"head_dim": "64", "head_dim_v": "64"}
+    proven, kernel = solved("attention_fwd", "h200", **settings)
+    plain, text = emit(proven, kernel), emit(proven, kernel, style=Style(loose=True))
+    assert "hold_back(" in plain
+    assert "hold_back(" not in text
+    path = tmp_path / "kernel.py"
+    path.write_text(text, "utf-8")
+    assert read_facts(path).style == ("loose",)
+    for spec, target in (("gemm", "h200"), ("attention_fwd", "b200")):
+        proven, kernel = solved(spec, target)
+        assert emit(proven, kernel, style=Style(loose=True)) == emit(proven, kernel)
+
+
 def test_prompt(tmp_path: Path) -> None:
     """Waits of roles have no hint; nothing else differs."""
     proven, kernel = solved("gemm", "h200")
