@@ -2,6 +2,7 @@
 
     schedgen build attention_bwd --target h200       # without a GPU: compiles the kernels ahead
     python benchmarks/backward.py [--only NAME ...] [--seconds S] [--save | --short]
+                                  [--files FILE.py ...]
 
 Times are those of the backward pass alone, milliseconds: launched ahead and with an overwritten L2
 cache (`ms`), as users call it (`eager ms`), and in CUDA graphs. TFLOP/s count five products, as is
@@ -13,7 +14,8 @@ and cuDNN. ``same bits`` says of how many of 20 runs the gradients were those of
 Errors are relative, by the norm, of the first head of k and the heads of q that share it, against
 float64. Prints a JSON line for each candidate; ``--save`` writes benchmarks/results/backward.json
 after each case. ``--short`` has few queries or output tiles instead, where two walks may take less
-time than turns (`schedgen.kernels.attention_backward.IN_ORDER_FROM`).
+time than turns (`schedgen.kernels.attention_backward.IN_ORDER_FROM`). ``--files`` are generated
+files of `attention_bwd` to be compared, which are candidates of the cases that they are for.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -41,6 +45,7 @@ from schedgen.benchmarks.timing import (
     in_turns,
     warm,
 )
+from schedgen.codegen.facts import read_facts
 
 ANY_ORDER = f"{OURS}, any order"
 TWO_WALKS = f"{OURS}, two walks"
@@ -54,6 +59,7 @@ RUNS = 20
 ROUNDS = 12
 Row = dict[str, Any]
 Gradients = tuple[Tensor, Tensor, Tensor]
+Run = Callable[[], Gradients]
 
 
 @dataclass(frozen=True)
@@ -87,8 +93,10 @@ SHAPES = (
     (4, 4096, 32, 32, 64),
     (2, 8192, 64, 8, 128),
 )
-CASES = [Case(*shape, causal) for shape in SHAPES for causal in (False, True)]
-CASES += [Case(*SHAPES[0], causal, "fp16") for causal in (False, True)]
+CASES = [
+    *(Case(*shape, causal) for shape in SHAPES for causal in (False, True)),
+    *(Case(*SHAPES[0], causal, "fp16") for causal in (False, True)),
+]
 FEW = (
     *((32, 512, 16, 16, 128), (8, 1024, 16, 16, 128), (4, 2048, 16, 16, 128)),
     *((2, 3072, 16, 16, 128), (1, 2048, 8, 8, 128), (1, 4096, 8, 8, 128)),
@@ -121,9 +129,10 @@ def inputs(case: Case) -> Inputs:
 # -- candidates ------------------------------------------------------------------------------------
 
 
-def candidates(given: Inputs) -> dict[str, Callable[[], Callable[[], Gradients]]]:
+def candidates(given: Inputs, files: Sequence[Path]) -> dict[str, Callable[[], Run]]:
     """What computes the forward pass, and returns what computes the backward pass."""
     return {
+        **{path.stem: partial(of_file, given, path) for path in files if _is_for(path, given.case)},
         OURS: lambda: ours(given, deterministic=True),
         TWO_WALKS: lambda: two_walks(given),
         ANY_ORDER: lambda: ours(given, deterministic=False),
@@ -134,7 +143,7 @@ def candidates(given: Inputs) -> dict[str, Callable[[], Callable[[], Gradients]]
     }
 
 
-def ours(given: Inputs, *, deterministic: bool) -> Callable[[], Gradients]:
+def ours(given: Inputs, *, deterministic: bool) -> Run:
     from schedgen.kernels import attention, attention_backward
 
     q, k, v, causal = given.q, given.k, given.v, given.case.causal
@@ -144,7 +153,7 @@ def ours(given: Inputs, *, deterministic: bool) -> Callable[[], Gradients]:
     )
 
 
-def two_walks(given: Inputs) -> Callable[[], Gradients]:
+def two_walks(given: Inputs) -> Run:
     """Ours without sums over CTAs: seven products."""
     from schedgen.kernels import attention
     from schedgen.kernels.attention_backward import without_turns
@@ -154,7 +163,46 @@ def two_walks(given: Inputs) -> Callable[[], Gradients]:
     return lambda: without_turns(given.dout, q, k, v, out, lse, causal=causal)
 
 
-def cudnn(given: Inputs) -> Callable[[], Gradients]:
+def _is_for(path: Path, case: Case) -> bool:
+    settings = dict(read_facts(path).settings)
+    wanted = {
+        "head_dim": str(case.head_dim),
+        "dtype": case.dtype,
+        "causal": str(case.causal).lower(),
+    }
+    return wanted.items() <= settings.items()
+
+
+def of_file(given: Inputs, path: Path) -> Run:
+    """Ours with the five products of a generated file."""
+    from schedgen.kernels import attention, launcher, layouts, library, turns
+    from schedgen.kernels.attention_backward import CONVERT, DELTA
+
+    case, device = given.case, given.q.device
+    out, lse = attention(given.q, given.k, given.v, causal=case.causal, return_lse=True)
+    run = launcher.launcher(path, device)
+    sums, convert = (library.launcher(device, n, dtype=case.dtype) for n in (DELTA, CONVERT))
+    delta, lse2 = (layouts.room(lse, lse.shape) for _ in range(2))
+    dq, dk, dv = (torch.empty_like(given.q) for _ in range(3))  # of each head of q
+    total, scale = torch.empty_like(dq, dtype=torch.float32), case.head_dim**-0.5
+    extents = {"batch": case.batch, "seq_q": case.seq, "heads": case.heads}
+    operands = (given.q, given.k, given.v, given.dout)
+
+    def backward() -> Gradients:
+        sums.launch((given.dout, out, lse, delta, lse2))
+        told = turns.zeros(run.facts, extents, dq).values()
+        tensors = (*operands, lse2, delta, dk, dv, total.zero_(), *told)
+        run.launch(tensors, (scale * math.log2(math.e),))
+        convert.launch((total, dq), (scale,))
+        group = (*given.k.shape[:3], -1, case.head_dim)
+        if case.heads == case.heads_k:
+            return dq, dk, dv
+        return dq, dk.view(group).sum(3), dv.view(group).sum(3)
+
+    return backward
+
+
+def cudnn(given: Inputs) -> Run:
     """By autograd: torch's operator takes no call without a bias from Python. What autograd runs
     belongs to the stream of the forward pass, so this is not captured in a graph.
     """
@@ -168,7 +216,7 @@ def cudnn(given: Inputs) -> Callable[[], Gradients]:
     return lambda: torch.autograd.grad(out, leaves, dout, retain_graph=True)  # type: ignore
 
 
-def flash_2(given: Inputs) -> Callable[[], Gradients]:
+def flash_2(given: Inputs) -> Run:
     """By torch's operators, so that they can be captured; k and v of all heads of q, as torch's
     own function does it where heads are shared.
     """
@@ -191,7 +239,7 @@ def flash_2(given: Inputs) -> Callable[[], Gradients]:
     return run
 
 
-def flash_4(given: Inputs, *, deterministic: bool) -> Callable[[], Gradients]:
+def flash_4(given: Inputs, *, deterministic: bool) -> Run:
     interface = "flash_attn.cute.interface"
     forward, backward = (imported(interface, f"_flash_attn_{n}") for n in ("fwd", "bwd"))
     if forward is None or backward is None:
@@ -248,15 +296,15 @@ def same_bits(run: Callable[[], Gradients]) -> str:
     return f"{same}/{RUNS}"
 
 
-def rows_of(case: Case) -> Iterator[Row]:
+def rows_of(case: Case, files: Sequence[Path]) -> Iterator[Row]:
     given = inputs(case)
     problem: Row = {"case": case.name, "batch": case.batch, "seq": case.seq, "heads": case.heads}
     problem |= {"heads_k": case.heads_k, "head_dim": case.head_dim, "causal": case.causal}
     problem["dtype"] = case.dtype
     wanted = reference(given)
-    runs: dict[str, Callable[[], Gradients]] = {}
+    runs: dict[str, Run] = {}
     told: dict[str, Row] = {}
-    for name, make in candidates(given).items():
+    for name, make in candidates(given, files).items():
         try:
             run = make()
             told[name] = {**errors(run(), wanted, case), "same bits": same_bits(run)}
@@ -292,6 +340,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[], help="parts of names of cases")
     parser.add_argument("--seconds", type=float, default=170.0, help="no case begins after that")
+    parser.add_argument("--files", nargs="*", type=Path, default=[], help="to be compared")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--save", action="store_true")
     what.add_argument("--short", action="store_true", help="few queries, or few output tiles")
@@ -303,7 +352,7 @@ def main() -> None:
         if time.monotonic() - begin > options.seconds:
             print(f"no time left for {case.name}", flush=True)
             continue
-        for row in rows_of(case):
+        for row in rows_of(case, options.files):
             rows.append(row)
             print(json.dumps(row), flush=True)
         torch.cuda.empty_cache()
