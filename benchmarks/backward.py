@@ -1,8 +1,8 @@
 """Gradients of attention on a GPU, beside flash-attn-4, FlashAttention-2 and cuDNN of torch.
 
     schedgen build attention_bwd --target h200       # without a GPU: compiles the kernels ahead
-    python benchmarks/backward.py [--only NAME ...] [--seconds S] [--save | --short]
-                                  [--files FILE.py ...]
+    python benchmarks/backward.py [--only NAME ...] [--seconds S]
+                                  [--save | --short | --files FILE.py ...]
 
 Times are those of the backward pass alone, milliseconds: launched ahead and with an overwritten L2
 cache (`ms`), as users call it (`eager ms`), and in CUDA graphs. TFLOP/s count five products, as is
@@ -340,8 +340,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[], help="parts of names of cases")
     parser.add_argument("--seconds", type=float, default=170.0, help="no case begins after that")
-    parser.add_argument("--files", nargs="*", type=Path, default=[], help="to be compared")
     what = parser.add_mutually_exclusive_group()
+    what.add_argument("--files", nargs="*", type=Path, default=[], help="to be compared")
     what.add_argument("--save", action="store_true")
     what.add_argument("--short", action="store_true", help="few queries, or few output tiles")
     options = parser.parse_args()

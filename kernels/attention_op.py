@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from typing import Literal, overload
 
-import torch
 from torch import Tensor
 
 from schedgen.kernels import attention_rows, checks, keys, library
 from schedgen.kernels.attention_arguments import SPLIT_DIMS, check, dims
 from schedgen.kernels.attention_decode import SPLIT, decoded
 from schedgen.kernels.operators import Operator
-from schedgen.kernels.variants import calling, forward
+from schedgen.kernels.variants import calling, forward, gradients
 from schedgen.kernels.variants.blocks import Blocks
 
 _FEW, _LONG = 64, SPLIT
@@ -122,10 +121,11 @@ def attention(
         wanted = calling.asked(mask, score, causal, sinks, given)
         out, lse = forward.attend(q, k, v, scale, wanted, sinks, given, blocks)
         return (out, lse) if return_lse else out
-    if _is_decode(q, k, v) and not _derived(q, k, v):
+    derived = gradients.are_asked((q, k, v))
+    if not derived and _is_decode(q, k, v):  # decode has no gradients
         out, lse = decoded(q, k, v, scale, causal=causal)
         return (out, lse) if return_lse else out
-    operator = OPERATOR if deterministic or not _derived(q, k, v) else UNORDERED
+    operator = OPERATOR if deterministic or not derived else UNORDERED
     out, lse = operator(q, k, v, scale, causal)
     return (out, lse) if return_lse else out
 
@@ -141,11 +141,6 @@ def _is_decode(q: Tensor, k: Tensor, v: Tensor) -> bool:
     rows = q.shape[1] * (q.shape[2] // k.shape[2])
     fits = 0 < rows <= _FEW and (q.shape[3], v.shape[3]) in SPLIT_DIMS
     return fits and k.shape[1] >= _LONG
-
-
-def _derived(*operands: Tensor) -> bool:
-    """Whether gradients are asked for: decode has none."""
-    return torch.is_grad_enabled() and any(x.requires_grad for x in operands)
 
 
 def attention_blocks(

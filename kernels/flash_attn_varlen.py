@@ -116,8 +116,7 @@ def _variant(
     def compute() -> tuple[Tensor, Tensor]:
         return planned.call(_FUNCTION, wanted, named)
 
-    learned = [x for x in named.values() if isinstance(x, Tensor)]
-    if not (torch.is_grad_enabled() and any(x.requires_grad for x in learned)):
+    if not gradients.are_asked(named.values()):
         return compute()
     return gradients.attend(compute, operands, wanted, scale, sinks, given, starts)
 

@@ -37,8 +37,7 @@ def attend(
     wanted = calling.with_list(wanted) if listed else wanted
     named: dict[str, Any] = {"q": q, "k": k, "v": v, "scale": scale}
     named |= planned.of_caller(sinks, given)
-    learned = [x for x in named.values() if isinstance(x, Tensor)]
-    derived = torch.is_grad_enabled() and any(x.requires_grad for x in learned)
+    derived = gradients.are_asked(named.values())
     if derived or (listed and not isinstance(blocks, Blocks)):  # others when there is no plan
         _checked(wanted, named)
 

@@ -8,7 +8,7 @@ bits. Block lists are not used here: which iterations are needed follows from fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,6 +52,13 @@ class Call:
     given: Mapping[str, int | float]
     names: tuple[str, ...]
     starts: tuple[Tensor, Tensor] | None
+
+
+def are_asked(values: Iterable[object]) -> bool:
+    """Whether gradients of a tensor among ``values`` are asked for."""
+    return torch.is_grad_enabled() and any(
+        isinstance(x, Tensor) and x.requires_grad for x in values
+    )
 
 
 def attend(
