@@ -115,14 +115,16 @@ class Model(nn.Module):
 
     def __init__(self, size: Size) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(SYMBOLS, size.width)
-        self.places = nn.Embedding(size.context, size.width)
+        self.tokens = nn.Parameter(torch.randn(size.width, SYMBOLS))
+        self.places = nn.Parameter(torch.randn(size.context, size.width))
         self.blocks = nn.ModuleList([Block(size) for _ in range(size.layers)])
         self.norm = nn.LayerNorm(size.width)
         self.head = nn.Parameter(torch.zeros(SYMBOLS, size.width))
 
     def forward(self, x: Tensor, by: Functions) -> Tensor:
-        y = self.tokens(x) + self.places.weight
+        # A product, since torch adds up gradients of an embedding in any order on a GPU.
+        one = functional.one_hot(x, SYMBOLS).bfloat16()
+        y = by.linear(one, self.tokens.bfloat16(), False).float() + self.places
         for block in self.blocks:
             y = block(y, by)
         return by.linear(self.norm(y).bfloat16(), self.head.bfloat16(), False).float()
@@ -177,7 +179,7 @@ def trained(by: Functions, data: Tensor, size: Size, device: str) -> tuple[list[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=Size.steps)
+    parser.add_argument("--steps", type=int, default=Size().steps)
     parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
     size, data = Size(steps=options.steps), corpus()

@@ -48,6 +48,8 @@ def parts() -> dict[str, Callable[[], str]]:
         found["styles"] = lambda: styles("styles")
     if (RESULTS / "styles_straight.json").exists():
         found["styles-straight"] = lambda: styles("styles_straight")
+    if (RESULTS / "styles_loose.json").exists():
+        found["styles-loose"] = lambda: styles("styles_loose")
     return found
 
 

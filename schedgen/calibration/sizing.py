@@ -9,6 +9,7 @@ from typing import Any
 from schedgen.calibration.experiments import Experiment
 from schedgen.driver.inputs import default_extents
 from schedgen.driver.lengths import array
+from schedgen.driver.turns import turns_of
 from schedgen.errors import SchedgenError, suggest
 from schedgen.execution.launched import Work
 from schedgen.expressions import references
@@ -91,7 +92,8 @@ def extents(kernel: Kernel, trips: int, sizes: Mapping[str, int] | None = None) 
         elif name in blocks and name not in own:
             found[name] = blocks[name]
     if not kernel.ragged:
-        return {**found, **numbers_of_tiles(kernel, found), **given}
+        found = {**found, **numbers_of_tiles(kernel, found)}
+        return {**found, **turns_of(kernel, found), **given}
     # One sequence, or group, of the whole extent; what is packed or paged follows from it.
     chosen = {name: found[name] for name in (walked | blocks.keys()) & found.keys() - own}
     ones = {one.of: 1 for one in kernel.ragged}
