@@ -25,7 +25,7 @@ class Fragment:
     there are instructions for two neighbouring elements. A tile has a multiple of
     ``repeat`` columns. ``load_bytes`` is the library's function that loads tiles of 8-bit elements
     from shared memory, ``load_halves`` the one for elements of two numbers; ``load_words`` and
-    ``store_words`` are those for elements of 32 bits.
+    ``store_words`` are those for elements of 32 bits, ``turn_words`` stores them transposed.
     """
 
     rows: int
@@ -42,6 +42,7 @@ class Fragment:
     load_halves: str = "load_tile"
     load_words: str = "load_tile"
     store_words: str = "store_tile"
+    turn_words: str = "store_transposed"
 
     def elements(self, columns: int) -> int:
         """How many elements of that many columns a thread has."""
@@ -86,6 +87,7 @@ WGMMA = Fragment(
     load_halves="load_halves",
     load_words="load_pairs",
     store_words="store_pairs",
+    turn_words="store_turned",
 )
 """Results of wgmma.
 

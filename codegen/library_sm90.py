@@ -37,6 +37,12 @@ def hold_back(registers: cute.Tensor):
         llvm.inline_asm(None, [], "nanosleep.u32 1;", "", has_side_effects=True)
 
 
+def anew(number):
+    """A number of which nothing is known before: what is computed from it is computed behind this."""
+    value = number.ir_value()
+    return Int32(llvm.inline_asm(value.type, [value], "", "=r,0", has_side_effects=True))
+
+
 @cute.jit
 def begin_block(turn: Int32):
     """Nothing that comes next is executed between what was issued before: instructions are put in
@@ -202,6 +208,21 @@ def load_transposed(tile, registers, thread):
 
 def store_transposed(registers, tile, thread):
     store_tile(registers, transposed(tile), thread, True)
+
+
+def store_turned(registers, tile, thread):
+    """The same for elements of 32 bits: a thread has two neighbours in each of its columns, and
+    half a warp moves 8 columns of 4 rows, which have banks of their own.
+    """
+    _, count, stride = panel_shape(tile)
+    registers, span = as_dtype(registers, tile.element_type), 4 * count
+    row, column = thread % 4 * 2, thread // 32 * 16 + thread % 32 // 4
+    exchange = (row * count >> 3) & (count - 1) ^ column % span // 4
+    for v in range(cute.size(registers)):
+        low, right = v % 2, v // 2 % 2
+        pointer = piece_at(tile, row, exchange, 4, 2 * right ^ low * count // 8)
+        pointer += column // span * stride + column % 4 + (v // 4 * 8 + low) * span
+        pointer.store(registers[v])
 
 
 def rows_of(vector, thread):

@@ -273,8 +273,10 @@ class Pieces:
             self.source.call("store_columns", arguments)
         elif self.operation.turned == operand.name:
             arguments = [registers, operand.parameter, self.elements.thread()]
-            self.source.uses("store_transposed")
-            self.source.call("store_transposed", arguments)
+            words = DTYPE_BITS[operand.dtype] == _WORD
+            function = self.elements.fragment.turn_words if words else "store_transposed"
+            self.source.uses(function)
+            self.source.call(function, arguments)
         else:
             first = [f"{span} * piece"] if piece else []
             arguments = [registers, operand.parameter, self.elements.thread(), *first]

@@ -111,7 +111,7 @@ class Registers:
 
     def _check(self, part: Part) -> None:
         name, rows = part.region.name, self.fragment.rows
-        if part.rows != rows:
+        if part.rows != rows and not of_columns(part):
             raise EmitError(
                 f"'{name}': four warps work on {rows} rows, not {part.rows}",
                 part.region,
@@ -129,6 +129,11 @@ class Registers:
                 rule="ring-of-registers",
                 fix="give it 'depth: 1', or keep it in shared or tensor memory",
             )
+
+
+def of_columns(part: Part) -> bool:
+    """Whether it has a value for each column, which each thread has of its own columns."""
+    return len(part.region.shape) > 1 and part.region.shape[0] == 1
 
 
 def initial_value(value: str) -> str:

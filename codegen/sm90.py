@@ -50,7 +50,7 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
     def __init__(self, plan: Plan, style: Style = PLAIN) -> None:
         super().__init__(plan)
-        self.threads = Threads(plan, STRAIGHT if style.straight else WGMMA)
+        self.threads = Threads(plan, STRAIGHT if style.straight else WGMMA, late=style.late)
         self._loose = style.loose
 
     def _name(self, operation: Operation) -> str:

@@ -29,6 +29,8 @@ class Style:
             assembler may mix it with what they compute behind it, such as exponentials with the
             gradients of scores, so that units are used more evenly. Or it leaves nothing that is
             done while the product is under way. Which is faster only a GPU tells.
+        late: what threads compute from their numbers outside of the main loop, such as addresses,
+            takes no registers in it: it is computed where it is needed.
     """
 
     blocks: bool = False
@@ -37,6 +39,7 @@ class Style:
     prompt: bool = False
     straight: bool = False
     loose: bool = False
+    late: bool = False
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -65,6 +68,8 @@ INSTANCE = "instance_of"
 """The function of the library that says which of several equal roles a warp has."""
 WAIT = "wait"
 """The function of the library that waits without a hint."""
+ANEW = "anew"
+"""The function of the library for numbers of which nothing is known before."""
 STRAIGHT_LOAD, STRAIGHT_STORE = "load_straight", "store_straight"
 """The functions of the library that move tiles of 32 bits in the order of registers."""
 IN_TURNS = "in_turns"
@@ -95,4 +100,5 @@ def seen(style: Style, used: Collection[str], *, loosened: bool = False) -> Styl
         prompt=style.prompt and WAIT in used,
         straight=style.straight and not {STRAIGHT_LOAD, STRAIGHT_STORE}.isdisjoint(used),
         loose=style.loose and loosened,
+        late=style.late and ANEW in used,
     )

@@ -15,6 +15,7 @@ from schedgen.codegen.plan import Plan
 from schedgen.codegen.registers import Registers
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
+from schedgen.codegen.style import ANEW
 from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.codegen.transfers import atom, shared
 from schedgen.codegen.walks import Walks
@@ -31,10 +32,10 @@ than nothing is left for the next piece."""
 
 
 class Threads:
-    """What roles of four warps compute."""
+    """What roles of four warps compute; ``late``: outside of the main loop, see `style`."""
 
-    def __init__(self, plan: Plan, fragment: Fragment) -> None:
-        self.plan, self.fragment = plan, fragment
+    def __init__(self, plan: Plan, fragment: Fragment, *, late: bool = False) -> None:
+        self.plan, self.fragment, self._late = plan, fragment, late
         self.registers = Registers(plan, fragment)
         self.memory, self.lists = TensorMemory(plan), Lists(plan)
         self._functions: dict[tuple[tuple[tuple[str, str], ...], tuple[Node, ...]], str] = {}
@@ -93,6 +94,8 @@ class Threads:
     def _rows(self, operation: Operation, body: OperationFunction) -> int:
         """Rows of an operation's tiles: a multiple of what four warps work on at a time."""
         rows = rows_of(operation, body.operands)
+        if body.operands and all(o.shape is Shape.COLUMNS for o in body.operands.values()):
+            rows = self.fragment.rows  # each thread has values of its columns, whatever its rows
         if not rows or rows % self.fragment.rows:
             raise EmitError(
                 f"{operation.name}: four warps work on {self.fragment.rows} rows at a time, "
@@ -244,6 +247,8 @@ class Threads:
             places = [place for place in operation.places if place.side == side]
             begin = start(places[0], at, self.plan.kernel)
             return plus(begin, first) if use == "row_0" and first else begin
+        if use == "thread" and self._late and at is None:
+            return called(ANEW, Name(use))
         return code("{}", Name(use))
 
     def _tile_number(self, operation: Operation, use: str) -> Code:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 NARROW = {"tile_n": "32", "tile_k": "256"}
 """Tiles whose loads are so small that issuing them is what takes time."""
 Kernels = Mapping[str, Sequence[Mapping[str, str]]]
-"""Specs, and settings that their kernels have, one of each list."""
+"""Specs, and settings that their kernels have, one of each list; "" where there is none."""
 _PROMPT: Kernels = {
     "attention_bwd": [{}],
     "attention_bwd_convert": [{}],
@@ -35,6 +35,7 @@ _STRAIGHT: Kernels = {}
 """Those that move such tiles in their loops took 8 to 24 % longer so."""
 _PEELED: Kernels = {"attention_bwd": [{"causal": "true"}]}
 """Others are peeled where machine code says so."""
+_SHARED: Kernels = {"attention_bwd": [{}]}
 _LOOSE: Kernels = {
     "attention_bwd": [{}],
     "attention_fwd": [
@@ -43,14 +44,18 @@ _LOOSE: Kernels = {
     ],
 }
 """Other attention takes 0 to 25 % more cycles so."""
+_LATE: Kernels = {"attention_bwd": [{"head_dim": "128", "causal": ""}]}
+"""Registers for what is read early there."""
 FASTER: Mapping[str, Kernels] = {
     "prompt": _PROMPT,
     "straight": _STRAIGHT,
     "peeled": _PEELED,
+    "shared": _SHARED,
     "loose": _LOOSE,
+    "late": _LATE,
 }
 """By word of a style: where it is taken."""
-_UNDECIDED = {"prompt", "straight", "loose"}
+_UNDECIDED = {"prompt", "straight", "loose", "late"}
 """What no compiler decides: taken nowhere else."""
 MEASURED = "h200"
 
@@ -60,6 +65,12 @@ def styled(words: tuple[str, ...], spec: str, target: str, settings: Mapping[str
     found = set(words) - _UNDECIDED
     if target == MEASURED:
         for word, kernels in FASTER.items():
-            if any(one.items() <= settings.items() for one in kernels.get(spec, ())):
+            if any(_has(settings, one) for one in kernels.get(spec, ())):
                 found.add(word)
+    if "loose" in found:  # blocks of their own are what is not mixed
+        found.discard("blocks")
     return found
+
+
+def _has(settings: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return all(settings.get(name, "") == value for name, value in wanted.items())

@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from schedgen.codegen.emit import emit
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.fragment import ROW, WGMMA
+from schedgen.codegen.fragment import ROW, WGMMA, Fragment
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.printing import expression
 from schedgen.codegen.registers import Registers, initial_value
 from schedgen.codegen.source import Source
+from schedgen.driver.emulating import compiled
 from schedgen.kernel import Space
-from tests.codegen.examples import SPECS, plan_of
+from tests.codegen.examples import SPECS, plan_of, solved
 
 ATTENTION = SPECS / "gated_attention.yaml"
 
@@ -90,3 +92,17 @@ def test_blocks_of_rows() -> None:
         "part_of(r_acc_0, 32, 32)",
         "part_of(r_acc_1, 32, 32)",
     ]
+
+
+@pytest.mark.parametrize(("target", "fragment", "count"), [("h200", WGMMA, 16), ("b200", ROW, 32)])
+def test_numbers_of_columns(target: str, fragment: Fragment, count: int) -> None:
+    """One for each element that a thread would have of so many columns."""
+    spec = SPECS / "columns_in_registers.yaml"
+    assert declared(Registers(plan_of(spec, target), fragment), "threads") == {
+        "r_rW": f"({count}, Float32)"
+    }
+    proven, kernel = solved(spec, target)
+    with compiled(emit(proven, kernel), kernel, proven.program.arch) as made:
+        outcome = made.run({"m": 200, "k": 72})
+    assert outcome.correct
+    assert outcome.clean

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,24 @@ def test_loose(tmp_path: Path) -> None:
     for spec, target in (("gemm", "h200"), ("attention_fwd", "b200")):
         proven, kernel = solved(spec, target)
         assert emit(proven, kernel, style=Style(loose=True)) == emit(proven, kernel)
+
+
+def test_late(tmp_path: Path) -> None:
+    """Threads find out behind the main loop where results go; on Blackwell as ever."""
+    proven, kernel = solved("attention_fwd", "h200", head_dim="64", head_dim_v="64")
+    plain, text = emit(proven, kernel), emit(proven, kernel, style=Style(late=True))
+    assert "anew(" not in plain
+    role = text[text.index("\ndef softmax") :]
+    lines = role[role.index("        for turn in") :].splitlines()[1:]
+    loop = list(takewhile(lambda line: line.startswith(" " * 12), lines))
+    assert loop
+    assert "anew(thread)" not in "\n".join(loop)
+    assert "anew(thread)" in "\n".join(lines[len(loop) :])
+    path = tmp_path / "kernel.py"
+    path.write_text(text, "utf-8")
+    assert read_facts(path).style == ("late",)
+    proven, kernel = solved("attention_fwd", "b200")
+    assert emit(proven, kernel, style=Style(late=True)) == emit(proven, kernel)
 
 
 def test_prompt(tmp_path: Path) -> None:

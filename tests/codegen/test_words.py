@@ -23,3 +23,15 @@ def test_no_bank_conflicts(target: str, columns: int) -> None:
     assert made.banks is not None
     taken, least = made.banks.passes
     assert taken == least > 0
+
+
+@pytest.mark.parametrize("columns", [8, 40, 64])
+def test_transposed_without_bank_conflicts(columns: int) -> None:
+    proven, kernel = solved(SPECS / "turned_words.yaml", "h200", columns=str(columns))
+    with compiled(emit(proven, kernel), kernel, "sm_90a", banks=True) as made:
+        outcome = made.run({"m": 72, "k": columns + 4})
+    assert outcome.correct
+    assert outcome.clean
+    assert made.banks is not None
+    taken, least = made.banks.passes
+    assert taken == least > 0
