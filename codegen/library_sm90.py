@@ -38,7 +38,7 @@ def hold_back(registers: cute.Tensor):
 
 
 def anew(number):
-    """A number of which nothing is known before: what is computed from it is computed behind this."""
+    """A number of which nothing is known before: what depends on it is computed behind this."""
     value = number.ir_value()
     return Int32(llvm.inline_asm(value.type, [value], "", "=r,0", has_side_effects=True))
 
