@@ -60,6 +60,8 @@ class Variation:
             parts.append("tiles in the order of registers")
         if self.style.loose:
             parts.append("waits that hold nothing back")
+        if self.style.late:
+            parts.append("addresses found behind the loop")
         return ", ".join(parts) or "as it was planned"
 
     @property
