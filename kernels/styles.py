@@ -65,12 +65,13 @@ def styled(words: tuple[str, ...], spec: str, target: str, settings: Mapping[str
     found = set(words) - _UNDECIDED
     if target == MEASURED:
         for word, kernels in FASTER.items():
-            if any(_has(settings, one) for one in kernels.get(spec, ())):
+            if any(fits(settings, one) for one in kernels.get(spec, ())):
                 found.add(word)
     if "loose" in found:  # blocks of their own are what is not mixed
         found.discard("blocks")
     return found
 
 
-def _has(settings: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+def fits(settings: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    """Whether an entry of `FASTER` is of a kernel with these settings."""
     return all(settings.get(name, "") == value for name, value in wanted.items())

@@ -17,7 +17,7 @@ def test_locks_have_them() -> None:
             continue
         for word in words & styles.FASTER.keys():  # others are peeled where machine code says so
             for number, wanted in enumerate(styles.FASTER[word].get(spec, ())):
-                if wanted.items() <= settings.items():
+                if styles.fits(settings, wanted):
                     seen.add((word, spec, number))
     assert seen == {
         (word, spec, number)
@@ -31,3 +31,12 @@ def test_what_is_not_measured_stays() -> None:
     assert styles.styled(("peeled",), "rms_factors", "h200", {}) == {"peeled", "prompt"}
     assert styles.styled(("peeled", "prompt"), "rms_factors", "b200", {}) == {"peeled"}
     assert styles.styled((), "gemm_mixed", "h200", {"weights": "i8"}) == set()
+
+
+def test_what_is_mixed_has_no_blocks() -> None:
+    settings = {"head_dim": "128"}
+    found = styles.styled(("blocks",), "attention_bwd", "h200", settings)
+    assert found == {"shared", "prompt", "loose", "late"}
+    settings["causal"] = "true"  # an entry with an empty value is of kernels that have none
+    found = styles.styled(("blocks",), "attention_bwd", "h200", settings)
+    assert found == {"shared", "prompt", "peeled", "loose"}

@@ -52,10 +52,10 @@ def test_few_bytes_are_awaited_with_the_tile_before_them() -> None:
 
 def test_the_reason_of_such_a_wait_is_who_uses_it() -> None:
     (barrier,) = (each for each in made().program.barriers if each.name == TOGETHER)
-    for reason in ("VDO[0] uses sDO", "EXP[0,0] uses sLse", "GRAD[0,1] uses sDelta"):
+    for reason in ("VDO[0] uses sDO", "LOG[0,0] uses sLse", "GRAD[0,1] uses sDelta"):
         assert any(text.startswith(reason) for text in barrier.protects)
     later = {(h.target, h.later) for h in made().made.handoffs if h.later}
-    assert {("VDO[0]", "EXP[0,0]"), ("VDO[0]", "GRAD[0,0]")} <= later
+    assert {("VDO[0]", "LOG[0,0]"), ("VDO[0]", "GRAD[0,0]")} <= later
 
 
 def test_it_is_proven() -> None:
@@ -100,7 +100,7 @@ def test_without_a_load_on_the_barrier_there_is_a_race() -> None:
 
 def test_it_is_kept_as_text() -> None:
     text = list(lines(made().made))
-    assert any(line.endswith("for EXP[0,0]") for line in text)
+    assert any(line.endswith("for LOG[0,0]") for line in text)
     assert synchronization(text) == replace(made().made, slots=synchronization(text).slots)
 
 
