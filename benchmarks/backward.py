@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from report import RESULTS, environment, lines
+from report import RESULTS, environment, lines, require_gpu
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -345,6 +345,7 @@ def main() -> None:
     what.add_argument("--save", action="store_true")
     what.add_argument("--short", action="store_true", help="few queries, or few output tiles")
     options = parser.parse_args()
+    require_gpu()
     begin, rows = time.monotonic(), list[Row]()
     for case in SHORT if options.short else CASES:
         if options.only and not any(part in case.name for part in options.only):

@@ -19,7 +19,7 @@ from itertools import groupby
 from math import isnan, nan
 from statistics import geometric_mean
 
-from report import RESULTS, keep, table
+from report import RESULTS, keep, require_gpu, table
 
 from schedgen.benchmarks import shipped
 from schedgen.benchmarks.polar import GRAM
@@ -107,6 +107,7 @@ def main() -> None:
     unknown = [name for name in names if name not in FAMILIES]
     if unknown:
         raise SystemExit(f"no family {unknown[0]}; fix: one of {', '.join(FAMILIES)}")
+    require_gpu()
     rows = [row for row in _kept() if row["family"] not in names]
     print(shipped.where(), flush=True)
     for name in names:

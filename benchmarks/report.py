@@ -14,6 +14,14 @@ RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("schedgen", "ortools", "z3-solver", "numpy", "torch", "nvidia-cutlass-dsl")
 
 
+def require_gpu() -> None:
+    """Ends the command with what is missing, unless torch has a GPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise SystemExit("there is no GPU to measure on; fix: a machine with one, and its torch")
+
+
 def environment() -> dict[str, str]:
     """Date, Python, processor count, GPU and package versions."""
     import os
