@@ -69,7 +69,7 @@ def operands_of(plan: Plan, operation: Operation) -> dict[str, Operand]:
             given[part] = base if base not in taken else f"x_{base}_{len(given)}"
         kept = part.region.name in as_results
         loaded = _loaded(plan, operation, name)
-        found[name] = Operand(name, given[part], part, _shape(part), loaded, kept)
+        found[name] = Operand(name, given[part], part, shape_of(part), loaded, kept)
     return found
 
 
@@ -139,7 +139,8 @@ def columns_of(operation: Operation, operands: dict[str, Operand]) -> int:
     return found.pop() if found else max(rows, default=0)
 
 
-def _shape(part: Part) -> Shape:
+def shape_of(part: Part) -> Shape:
+    """What the part of a region has a value for."""
     if len(part.region.shape) == 1:
         return Shape.ROWS
     return Shape.COLUMNS if part.region.shape[0] == 1 else Shape.TILE

@@ -12,6 +12,7 @@ from schedgen.codegen.dtypes import DTYPES
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.fragment import Fragment
 from schedgen.codegen.ir import Code, called, code
+from schedgen.codegen.operands import Shape, shape_of
 from schedgen.codegen.plan import Part, Plan
 from schedgen.codegen.source import Source
 from schedgen.exchanges import kept_as_results
@@ -111,7 +112,7 @@ class Registers:
 
     def _check(self, part: Part) -> None:
         name, rows = part.region.name, self.fragment.rows
-        if part.rows != rows and not of_columns(part):
+        if part.rows != rows and shape_of(part) is not Shape.COLUMNS:
             raise EmitError(
                 f"'{name}': four warps work on {rows} rows, not {part.rows}",
                 part.region,
@@ -129,11 +130,6 @@ class Registers:
                 rule="ring-of-registers",
                 fix="give it 'depth: 1', or keep it in shared or tensor memory",
             )
-
-
-def of_columns(part: Part) -> bool:
-    """Whether it has a value for each column, which each thread has of its own columns."""
-    return len(part.region.shape) > 1 and part.region.shape[0] == 1
 
 
 def initial_value(value: str) -> str:

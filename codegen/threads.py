@@ -10,7 +10,7 @@ from schedgen.codegen.fragment import Fragment
 from schedgen.codegen.ir import Code, Function, Name, Node, called, code, joined, plus
 from schedgen.codegen.kinds import WRITERS, gather
 from schedgen.codegen.lists import Lists
-from schedgen.codegen.operands import Operand, Shape, band_of, rows_of
+from schedgen.codegen.operands import Operand, Shape, band_of, rows_of, written
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.registers import Registers
 from schedgen.codegen.running import Iteration
@@ -94,9 +94,16 @@ class Threads:
     def _rows(self, operation: Operation, body: OperationFunction) -> int:
         """Rows of an operation's tiles: a multiple of what four warps work on at a time."""
         rows = rows_of(operation, body.operands)
-        if body.operands and all(o.shape is Shape.COLUMNS for o in body.operands.values()):
+        if not rows and all(body.operands[n].in_registers for n in written(operation)):
             rows = self.fragment.rows  # each thread has values of its columns, whatever its rows
-        if not rows or rows % self.fragment.rows:
+        if not rows:
+            raise EmitError(
+                f"{operation.name}: numbers of columns are written elsewhere than to registers",
+                operation,
+                rule="numbers-of-columns",
+                fix="keep them in 'registers'; threads of one role have all that it needs of them",
+            )
+        if rows % self.fragment.rows:
             raise EmitError(
                 f"{operation.name}: four warps work on {self.fragment.rows} rows at a time, "
                 f"not {rows}",

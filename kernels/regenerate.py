@@ -228,7 +228,7 @@ def emitted(kernel: Shipped, store: Store | None = None) -> Emission:
     spec, settings = read_spec(kernel.spec), dict(kernel.settings)
     found = emission(spec, machine, settings, store=store)
     measured = styles.styled((), kernel.spec, kernel.target, settings)
-    if "late" in measured:  # as it was planned, or nothing that was measured
+    if "late" in measured:  # what was measured is the schedule as it was planned
         planned = restyled(found, Style.of(measured))
         if acceptable(compiled(planned, Variation(), store, conform=False).report):
             return planned

@@ -36,6 +36,7 @@ _STRAIGHT: Kernels = {}
 _PEELED: Kernels = {"attention_bwd": [{"causal": "true"}]}
 """Others are peeled where machine code says so."""
 _SHARED: Kernels = {"attention_bwd": [{}]}
+"""All that were measured beside flash-attn-4 (`benchmarks/backward.py`) were written so."""
 _LOOSE: Kernels = {
     "attention_bwd": [{}],
     "attention_fwd": [

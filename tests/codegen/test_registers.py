@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -106,3 +107,12 @@ def test_numbers_of_columns(target: str, fragment: Fragment, count: int) -> None
         outcome = made.run({"m": 200, "k": 72})
     assert outcome.correct
     assert outcome.clean
+
+
+def test_numbers_of_columns_go_to_registers_only(tmp_path: Path) -> None:
+    text = (SPECS / "columns_in_registers.yaml").read_text("utf-8")
+    path = tmp_path / "columns.yaml"
+    path.write_text(text.replace("rW: {space: registers", "rW: {space: smem"), "utf-8")
+    with pytest.raises(EmitError, match="elsewhere than to registers") as found:
+        emit(*solved(path, "h200"))
+    assert found.value.rule == "numbers-of-columns"
