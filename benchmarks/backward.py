@@ -14,7 +14,8 @@ and cuDNN. ``same bits`` says of how many of 20 runs the gradients were those of
 Errors are relative, by the norm, of the first head of k and the heads of q that share it, against
 float64. Prints a JSON line for each candidate; ``--save`` writes benchmarks/results/backward.json
 after each case. ``--short`` has few queries or output tiles instead, where two walks may take less
-time than turns (`schedgen.kernels.attention_backward.IN_ORDER_FROM`). ``--files`` are generated
+time than turns (`schedgen.kernels.attention_backward.IN_ORDER_FROM`). ``--means``
+prints the means of what was saved. ``--files`` are generated
 files of `attention_bwd` to be compared, which are candidates of the cases that they are for.
 """
 
@@ -28,10 +29,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import torch
-from report import RESULTS, environment, lines, require_gpu
+from report import RESULTS, environment, lines, require_gpu, table
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -336,6 +338,20 @@ def of_best_peer(name: str, milliseconds: Mapping[str, float]) -> float | str:
     return round(min(peers) / milliseconds[name], 3) if peers else ""
 
 
+def means(rows: Sequence[Row]) -> str:
+    """Geometric mean, least and most of the times of flash-attn-4 of the same kind over ours."""
+    found: list[Row] = []
+    for name, peer in ((OURS, "FA4 deterministic"), (ANY_ORDER, "FA4")):
+        for way in ("graph ms", "eager ms"):
+            times = {(r["case"], r["provider"]): r[way] for r in rows if way in r}
+            cases = dict.fromkeys(case for case, _ in times)
+            shares = [times[case, peer] / times[case, name] for case in cases]
+            row: Row = {"": name, "of": peer, "in": way, "cases": len(shares)}
+            row["mean"] = round(geometric_mean(shares), 3)
+            found.append(row | {"least": round(min(shares), 3), "most": round(max(shares), 3)})
+    return table(found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[], help="parts of names of cases")
@@ -344,7 +360,11 @@ def main() -> None:
     what.add_argument("--files", nargs="*", type=Path, default=[], help="to be compared")
     what.add_argument("--save", action="store_true")
     what.add_argument("--short", action="store_true", help="few queries, or few output tiles")
+    what.add_argument("--means", action="store_true", help="of what was saved, without a GPU")
     options = parser.parse_args()
+    if options.means:
+        print(means(json.loads((RESULTS / "backward.json").read_text("utf-8"))["rows"]))
+        return
     require_gpu()
     begin, rows = time.monotonic(), list[Row]()
     for case in SHORT if options.short else CASES:
