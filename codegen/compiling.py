@@ -23,6 +23,7 @@ from typing import Any
 from schedgen.codegen.dtypes import DTYPES
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.facts import COUNTER, Facts, Parameter, read_facts
+from schedgen.codegen.style import compile_options
 
 _PACKAGES = ("", "-libs-base", "-libs-core", "-libs-cu12", "-libs-cu13")
 
@@ -113,7 +114,8 @@ def _main(path: Path, folder: Path, sms: int) -> None:
             cute: Any = import_module("cutlass.cute")
         except ImportError as error:
             sys.exit(f"{error}; install nvidia-cutlass-dsl")
-        function = cute.compile(_module(path).launch, *_arguments(facts), sms, _stream())
+        launch, options = _module(path).launch, compile_options(facts.style)
+        function = cute.compile(launch, *_arguments(facts), sms, _stream(), options=options)
         function.export_to_c(file_path=scratch, file_name="kernel", function_prefix=symbol(facts))
         for kind in ("o", "h", "ptx", "cubin"):
             found = list(Path(scratch).glob(f"*.{kind}"))  # named after all types of all arguments

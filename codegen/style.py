@@ -31,6 +31,9 @@ class Style:
             done while the product is under way. Which is faster only a GPU tells.
         late: what threads compute from their numbers outside of the main loop, such as addresses,
             takes no registers in it: it is computed where it is needed.
+        o1: the assembler works at its first level (``ptxas -O1``), which leaves instructions more
+            in the order in which they are written. The text is the same. Which is faster only a GPU
+            tells.
     """
 
     blocks: bool = False
@@ -40,6 +43,7 @@ class Style:
     straight: bool = False
     loose: bool = False
     late: bool = False
+    o1: bool = False
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -60,6 +64,8 @@ class Style:
 
 
 PLAIN = Style()
+_ASSEMBLER = {"o1": "-O1"}
+"""What words say to the assembler, not to who writes the text."""
 
 
 BLOCK = "begin_block"
@@ -74,6 +80,12 @@ STRAIGHT_LOAD, STRAIGHT_STORE = "load_straight", "store_straight"
 """The functions of the library that move tiles of 32 bits in the order of registers."""
 IN_TURNS = "in_turns"
 """The function of the library for where loops of some turns begin and end."""
+
+
+def compile_options(words: Iterable[str]) -> str:
+    """What ``cute.compile`` has to know of a file that is written in this way (`Style.words`)."""
+    told = " ".join(_ASSEMBLER[word] for word in words if word in _ASSEMBLER)
+    return f"--ptxas-options '{told}'" if told else ""
 
 
 def asked(words: Iterable[str]) -> Style | None:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from schedgen.codegen.compiling import compile_file
 from schedgen.codegen.emit import emit
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.facts import read_facts
-from schedgen.codegen.style import PLAIN, Style, asked
+from schedgen.codegen.style import PLAIN, Style, asked, compile_options
 from schedgen.driver.emulating import compiled
 from tests.codegen.examples import SPECS, solved
 
@@ -121,3 +122,19 @@ def test_prompt(tmp_path: Path) -> None:
     path = tmp_path / "kernel.py"
     path.write_text(text, "utf-8")
     assert read_facts(path).style == ("prompt",)
+
+
+def test_first_level(tmp_path: Path) -> None:
+    """The same text, from which the assembler makes something else."""
+    proven, kernel = solved("gemm", "h200")
+    plain, text = emit(proven, kernel), emit(proven, kernel, style=Style(o1=True))
+    assert text.splitlines()[:-1] == plain.splitlines()
+    assert text.splitlines()[-1] == 'STYLE = ("o1",)'
+    code: list[bytes] = []
+    for name, written in (("plain", plain), ("o1", text)):
+        path = tmp_path / name / "kernel.py"
+        path.parent.mkdir()
+        path.write_text(written, "utf-8")
+        code.append(compile_file(path, path.parent, sms=132).cubin.read_bytes())
+    assert code[0] != code[1]
+    assert (compile_options(()), compile_options(("late", "o1"))) == ("", "--ptxas-options '-O1'")
