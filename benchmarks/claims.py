@@ -24,7 +24,7 @@ from report import keep, table
 
 from schedgen import kernels
 from schedgen.benchmarks.timing import eagerly, error, in_graphs, in_turns, warm
-from schedgen.kernels import SpecKernel, kernel
+from schedgen.kernels import PlanKernel, SpecKernel, kernel
 from schedgen.spec.claiming import CLAIMS
 from schedgen.spec.reader import read_spec
 
@@ -36,10 +36,12 @@ SHIPPED = "as shipped"
 Run = Callable[[], Any]
 
 
-def claiming(name: str, folder: Path, target: str | None, **settings: Any) -> dict[str, SpecKernel]:
+def claiming(
+    name: str, folder: Path, target: str | None, **settings: Any
+) -> dict[str, SpecKernel | PlanKernel]:
     """The kernels of a shipped spec, by how blocks come to tiles."""
     text = read_spec(name).source.text
-    found: dict[str, SpecKernel] = {}
+    found: dict[str, SpecKernel | PlanKernel] = {}
     for claim in CLAIMS:
         path = folder / f"{name}_{claim}.yaml"
         if text.count("  persistent: true\n") != 1:
@@ -49,7 +51,9 @@ def claiming(name: str, folder: Path, target: str | None, **settings: Any) -> di
     return found
 
 
-def attention(shape: tuple[int, int, int, int], made: dict[str, SpecKernel]) -> dict[str, Run]:
+def attention(
+    shape: tuple[int, int, int, int], made: dict[str, SpecKernel | PlanKernel]
+) -> dict[str, Run]:
     batch, length, heads, head_dim = shape
     q, k, v = (
         torch.randn(batch, length, heads, head_dim, device="cuda").bfloat16() for _ in range(3)
@@ -59,7 +63,9 @@ def attention(shape: tuple[int, int, int, int], made: dict[str, SpecKernel]) -> 
     return runs | {SHIPPED: partial(kernels.attention, q, k, v, causal=True)}
 
 
-def product(shape: tuple[int, int, int], made: dict[str, SpecKernel]) -> dict[str, Run]:
+def product(
+    shape: tuple[int, int, int], made: dict[str, SpecKernel | PlanKernel]
+) -> dict[str, Run]:
     m, n, k = shape
     a, b = (torch.randn(1, rows, k, device="cuda").bfloat16() for rows in (m, n))
     c = torch.zeros(1, m, n, device="cuda", dtype=torch.bfloat16)

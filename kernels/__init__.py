@@ -21,6 +21,7 @@ from schedgen.kernels.attention_backward import attention_backward
 from schedgen.kernels.attention_decode import attention_decode
 from schedgen.kernels.attention_op import attention, attention_blocks
 from schedgen.kernels.attention_scaled_op import attention_values, scaled_attention
+from schedgen.kernels.by_spec import kernel
 from schedgen.kernels.cross_entropy_op import linear_cross_entropy
 from schedgen.kernels.dropout_op import dropout, gemm_dropout
 from schedgen.kernels.errors import (
@@ -43,7 +44,8 @@ from schedgen.kernels.newton_schulz.muon import Muon
 from schedgen.kernels.newton_schulz.polar_op import polar
 from schedgen.kernels.newton_schulz.sharded_ranks import RankError
 from schedgen.kernels.of_file import GeneratedKernel
-from schedgen.kernels.of_spec import SpecKernel, kernel
+from schedgen.kernels.of_plan import PlanKernel
+from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.quantized_op import quantized_gemm
 from schedgen.kernels.rms_op import gemm_rms, gemm_scaled
 from schedgen.kernels.rotary_op import gemm_rotary
@@ -61,6 +63,7 @@ __all__ = [
     "KernelError",
     "LaunchError",
     "Muon",
+    "PlanKernel",
     "RankError",
     "SpecKernel",
     "VariantError",

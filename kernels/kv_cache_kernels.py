@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
-from schedgen.kernels.of_spec import SpecKernel, kernel
+from schedgen.kernels.of_spec import SpecKernel, spec_kernel
 
 Settings = tuple[tuple[str, str], ...]
 
@@ -25,5 +24,4 @@ def kernel_of(spec: str, target: str, settings: Settings) -> SpecKernel:
         EmitError, CompileError: there is no kernel that the compiler accepts.
     """
     made = _made.get((spec, target, settings))
-    given: dict[str, Any] = dict(settings)
-    return made or kernel(spec, target=target, **given)
+    return made or spec_kernel(spec, dict(settings), target)

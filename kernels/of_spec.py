@@ -1,9 +1,8 @@
-"""From a spec to a torch function in one call: `kernel`."""
+"""From a spec to a function of torch tensors."""
 
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -28,12 +27,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("schedgen.kernels")
 
+Settings = Mapping[str, Any]
 _SHOWN = 16
 _TYPES = {bool: "a bool", int: "an int", float: "a float", str: "a str"}
 
 
 class SpecKernel:
-    """A spec's kernel as a function of tensors; `kernel` makes one.
+    """A spec's kernel as a function of tensors; `schedgen.kernels.kernel` makes one.
 
     It takes the tensors that the kernel reads and its numbers, by position in the order of
     ``inputs`` or by name, and returns what it stores, in the order of ``outputs``: one tensor, or a
@@ -67,23 +67,9 @@ class SpecKernel:
             ArgumentValueError, ArgumentTypeError: an argument does not fit.
             DeviceError, LaunchError, CompileError: as of `schedgen.kernels.launcher.launcher`.
         """
-        names = self._names
-        if not named and len(arguments) == len(names):
-            return self._computed(*arguments)
-        if len(arguments) > len(names):
-            raise TypeError(f"{len(arguments)} arguments, {len(names)} expected: {_list(names)}")
-        given = dict(zip(names, arguments, strict=False))
-        for name in named:
-            if name in given or name not in names:
-                problem = "is given twice" if name in given else "is no argument"
-                raise TypeError(f"'{name}' {problem}; arguments are {_list(names)}")
-        given |= named
-        missing = [name for name in names if name not in given]
-        if missing:
-            raise TypeError(f"{_list(missing)} missing; arguments are {_list(names)}")
-        return self._computed(*(given[name] for name in names))
+        return self.computed(*operators.in_order(self._names, arguments, named))
 
-    def _computed(self, *arguments: Tensor | float) -> Any:
+    def computed(self, *arguments: Tensor | float) -> Any:
         """What the operator returns; as a part of the plan that is being made, if one is."""
         by = self._operator if plans.current() is None else self._operator.in_python
         return by(*arguments)
@@ -110,7 +96,7 @@ class SpecKernel:
         takes += [f"SymInt {extent}_" for extent in self.free]
         returns = ", ".join(["Tensor"] * len(self.outputs))
         returns = returns if len(self.outputs) == 1 else f"({returns})"
-        return Operator(f"{name}({', '.join(takes)}) -> {returns}", self._run, self._fake)
+        return Operator(f"{name}({', '.join(takes)}) -> {returns}", self._run, self.fake)
 
     def _run(self, *arguments: Any) -> Tensor | tuple[Tensor, ...]:
         results = self._results(*arguments)
@@ -131,11 +117,12 @@ class SpecKernel:
         extents: dict[str, int] = {}
         for parameter in self.facts.parameters:
             if parameter.extents and parameter.name in given:
-                _fits(parameter, given[parameter.name], extents)
+                fits(parameter, given[parameter.name], extents)
         like = next(value for value in given.values() if isinstance(value, Tensor))
         return turns.zeros(self.facts, extents, like)
 
-    def _fake(self, *arguments: Any) -> Tensor | tuple[Tensor, ...]:
+    def fake(self, *arguments: Any) -> Tensor | tuple[Tensor, ...]:
+        """Empty results. Raises ArgumentValueError, ArgumentTypeError: one does not fit."""
         results = self._results(*arguments)
         return results[0] if len(results) == 1 else results
 
@@ -144,7 +131,7 @@ class SpecKernel:
         extents: dict[str, int] = {}
         for parameter, argument in zip(self.inputs, arguments, strict=False):
             if parameter.extents:
-                _fits(parameter, argument, extents)
+                fits(parameter, argument, extents)
         extents |= dict(zip(self.free, arguments[len(self.inputs) :], strict=True))
         like = next(argument for argument in arguments if isinstance(argument, Tensor))
         return tuple(
@@ -155,41 +142,22 @@ class SpecKernel:
         )
 
 
-def kernel(
-    spec: str | os.PathLike[str],
-    *,
+def spec_kernel(
+    name: str,
+    settings: Settings,
     target: str | None = None,
-    tuned: str | os.PathLike[str] | None = None,
+    *,
+    tuned: Path | None = None,
     pace: Sequence[str] = (),
-    **settings: Any,
 ) -> SpecKernel:
-    """The kernel of ``spec``, a shipped one or a file, as a function of torch tensors.
+    """The kernel of the spec ``name``, as `schedgen.kernels.kernel` makes it.
 
-        product = schedgen.kernels.kernel("my_product.yaml", tile_n=128)
-        d = product(a, b)
-
-    The first call for a spec, target and settings solves, proves, emits and compiles, which takes
-    some ten seconds; what comes of it is kept on disk by content (`schedgen.stored`), and taken
-    from there the next time. Of a kernel that is shipped the schedule is known.
-
-    Args:
-        target: a machine model; the one of the GPU that is there by default.
-        tuned: what 'schedgen tune -o' wrote: its winner is taken, and nothing is solved. It has
-            settings of its own.
-        pace: units of the machine model, such as ``("TENSOR",)``, on which roles are kept to the
-            order of the schedule (`schedgen emit --pace`).
-        settings: parameters of the spec: numbers, words, or truth values.
-
-    Raises:
-        SpecError: the spec is wrong. SchedgenError: a setting is, or there is no schedule.
-        DeviceError: there is no GPU to tell the target by, or the spec is not written for it.
-        EmitError, CompileError: there is no kernel that the compiler accepts.
-        KernelError: the file cannot be written.
+    Raises what that raises.
     """
     from schedgen.machine_file import read_machine
     from schedgen.spec.reader import read_spec
 
-    read = read_spec(os.fspath(spec))
+    read = read_spec(name)
     if tuned is not None:
         from schedgen.driver.tuned import generated
 
@@ -198,16 +166,17 @@ def kernel(
             raise ArgumentValueError(
                 first, "tuned is given, too", "settings of their own or tuned", f"without {first}"
             )
-        return function_of(_written(*generated(Path(tuned), read, target)))
-    machine = read_machine(target or _target(read))
-    chosen = _settings(settings)
-    shipped = None if pace else lock_file.locked(read.file.kernel, machine.arch, chosen)
-    if shipped is not None and shipped.lock.is_of(read.source.sha256, machine.sha256):
+        return function_of(_written(*generated(tuned, read, target)))
+    machine = read_machine(target or target_of_gpu(read.file.kernel, read.file.targets))
+    chosen = worded(settings)
+    shipped = None if pace else lock_file.same(read, machine, chosen)
+    if shipped is not None:
         return function_of(library.file(shipped))
-    return function_of(_written(*_text(os.fspath(spec), read, machine, chosen, tuple(pace))))
+    return function_of(_written(*_text(name, read, machine, chosen, tuple(pace))))
 
 
-def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
+def worded(settings: Settings) -> dict[str, str]:
+    """Settings as they are written in commands. Raises ArgumentTypeError for what is none."""
     for name, value in settings.items():
         if not isinstance(value, bool | int | float | str):
             raise ArgumentTypeError(
@@ -216,30 +185,31 @@ def _settings(settings: Mapping[str, Any]) -> dict[str, str]:
     return {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in settings.items()}
 
 
-def _target(spec: Spec) -> str:
-    """The machine model among those of ``spec`` that is of the GPU's architecture."""
-    targets = spec.file.targets
+def target_of_gpu(name: str, targets: Sequence[str]) -> str:
+    """The machine model among those of a spec that is of the GPU's architecture.
+
+    Raises DeviceError: there is no GPU, or none is.
+    """
     if not torch.cuda.is_available():
         raise DeviceError(
-            f"there is no GPU to tell the target of {spec.file.kernel} by; fix: "
+            f"there is no GPU to tell the target of {name} by; fix: "
             f"target='{targets[0]}'" + (f", or one of {_list(targets)}" if len(targets) > 1 else "")
         )
     arch = architecture(torch.device("cuda", torch.cuda.current_device()))
-    return target_for(spec, arch)
+    return target_for(name, targets, arch)
 
 
-def target_for(spec: Spec, arch: str) -> str:
-    """The machine model among those of ``spec`` that is of an architecture, such as ``sm_90a``.
+def target_for(name: str, targets: Sequence[str], arch: str) -> str:
+    """The machine model among those of a spec that is of an architecture, such as ``sm_90a``.
 
     Raises DeviceError: none is.
     """
     from schedgen.machine_file import read_machine
 
-    targets = spec.file.targets
-    found = next((name for name in targets if read_machine(name).arch == arch), None)
+    found = next((one for one in targets if read_machine(one).arch == arch), None)
     if found is None:
         raise DeviceError(
-            f"{spec.file.kernel} is written for {_list(targets)}, and this GPU is {arch}; fix: add "
+            f"{name} is written for {_list(targets)}, and this GPU is {arch}; fix: add "
             "a machine model with that architecture to its 'targets'"
         )
     return found
@@ -292,7 +262,7 @@ def _free(inputs: Sequence[Parameter], outputs: Sequence[Parameter]) -> tuple[st
     return tuple(dict.fromkeys(extent for extent in every if extent not in known))
 
 
-def _fits(parameter: Parameter, argument: Tensor, extents: dict[str, int]) -> None:
+def fits(parameter: Parameter, argument: Tensor, extents: dict[str, int]) -> None:
     """Notes the extents of a tensor; those that it shares with others have to be the same."""
     wanted = f"({', '.join(parameter.extents)})"
     if argument.dim() != len(parameter.extents):

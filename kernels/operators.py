@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -201,6 +201,27 @@ def _parsed(schema: str) -> tuple[str, list[tuple[str, str]], str]:
     name, _, takes = head.removesuffix(")").partition("(")
     pairs = [one.rsplit(" ", 1) for one in takes.split(", ")]
     return name, [(argument, kind) for kind, argument in pairs], returns
+
+
+def in_order(
+    names: Sequence[str], arguments: Sequence[Any], named: Mapping[str, Any]
+) -> Sequence[Any]:
+    """Arguments of a call by position. Raises TypeError: one is missing, or unknown."""
+    if not named and len(arguments) == len(names):
+        return arguments
+    every = ", ".join(names)
+    if len(arguments) > len(names):
+        raise TypeError(f"{len(arguments)} arguments, {len(names)} expected: {every}")
+    given = dict(zip(names, arguments, strict=False))
+    for name in named:
+        if name in given or name not in names:
+            problem = "is given twice" if name in given else "is no argument"
+            raise TypeError(f"'{name}' {problem}; arguments are {every}")
+    given |= named
+    missing = ", ".join(name for name in names if name not in given)
+    if missing:
+        raise TypeError(f"{missing} missing; arguments are {every}")
+    return [given[name] for name in names]
 
 
 def plain(arguments: Sequence[Any]) -> bool:

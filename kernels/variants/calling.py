@@ -18,7 +18,7 @@ from torch import Tensor
 from schedgen.errors import SchedgenError
 from schedgen.kernels import cache, checks, keys
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
-from schedgen.kernels.of_spec import SpecKernel, function_of, kernel, target_for
+from schedgen.kernels.of_spec import SpecKernel, function_of, spec_kernel, target_for
 from schedgen.kernels.variants.backward import EDITS, KEYS, PACKED_KEYS
 from schedgen.kernels.variants.conditions import FACTOR, Variant
 from schedgen.kernels.variants.reading import COORDINATES, SCORE, SIZES, Vector, number_name, read
@@ -134,7 +134,7 @@ def target_of(arch: str) -> str:
     """The machine model of attention's spec for an architecture. Raises DeviceError: none is."""
     from schedgen.spec.reader import read_spec
 
-    return target_for(read_spec(BASE), arch)
+    return target_for(BASE, read_spec(BASE).file.targets, arch)
 
 
 @lru_cache(maxsize=1024)
@@ -177,7 +177,7 @@ def kernel_of(wanted: Asked, target: str, settings: tuple[tuple[str, str], ...])
         return function_of(made)
     if wanted.plain:
         causal = {"causal": "true"} if wanted.causal else {}
-        return kernel(wanted.base, target=target, **dict[str, Any](settings), **causal)
+        return spec_kernel(wanted.base, {**dict(settings), **causal}, target)
     spec = spec_of(wanted)
     digest = sha256(spec.source.text.encode()).hexdigest()
     path = cache.place(f"{NAME}.yaml", digest)
@@ -190,7 +190,7 @@ def kernel_of(wanted: Asked, target: str, settings: tuple[tuple[str, str], ...])
         size = _size(spec, target, dict(settings), parameter, store)
         store.put("size of an iteration", made_from, size)
     given: dict[str, Any] = dict(settings)
-    return kernel(path, target=target, **given, **({parameter: size} if size else {}))
+    return spec_kernel(str(path), {**given, **({parameter: size} if size else {})}, target)
 
 
 def without_expressions(

@@ -13,7 +13,7 @@ from schedgen.cli.guard import guarded
 from schedgen.cli.kernels import build, compile_file, cycles, emit, emulate, trace
 from schedgen.cli.measurements import bench, calibrate, tune
 from schedgen.cli.programs import ProgramCommand, lift, race
-from schedgen.cli.schedules import check, schema, show, solve, specs, targets
+from schedgen.cli.schedules import check, plan, schema, show, solve, specs, targets
 
 app = typer.Typer(
     name="schedgen",
@@ -42,6 +42,7 @@ def _options(
 
 for _name, _command in {
     "solve": solve,
+    "plan": plan,
     "check": check,
     "emulate": emulate,
     "race": race,

@@ -28,6 +28,12 @@ def complete_shown(incomplete: str) -> list[str]:
     ]
 
 
+def complete_plan(incomplete: str) -> list[str]:
+    from schedgen.spec.reader import shipped_plans
+
+    return [name for name in shipped_plans() if name.startswith(incomplete)]
+
+
 def complete_format(incomplete: str) -> list[str]:
     from schedgen.cli.show import FORMATS
 
@@ -89,6 +95,29 @@ def solve(
         tuple(pace or ()),
     )
     raise typer.Exit(run_solve(spec, target, wanted))
+
+
+def plan(
+    spec: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLAN",
+            help="Name of a shipped plan of several kernels, or a file.",
+            autocompletion=complete_plan,
+        ),
+    ],
+    target: TargetOption = None,
+    set_: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Check PLAN and list its calls: kernels in their order, with what they hand on to each other.
+
+    Nothing is solved: `schedgen.kernels.kernel` does that for what is not shipped, and 'schedgen
+    solve FILE#KERNEL'. Exit status: 0 right, 2 bad input.
+    """
+    from schedgen.cli.plan import run_plan
+
+    run_plan(spec, target, settings_of(set_ or []), json)
 
 
 def check(
@@ -174,8 +203,11 @@ def targets(json: JsonOption = False) -> None:
     list_targets(json)
 
 
-def schema() -> None:
+def schema(
+    plan: Annotated[bool, typer.Option("--plan", help="Of plans of several kernels.")] = False,
+) -> None:
     """Print the JSON Schema of spec files, for editors."""
+    from schedgen.spec.plan import PlanFile
     from schedgen.spec.schema import json_schema
 
-    print_json(json_schema())
+    print_json(json_schema(PlanFile, "schedgen plan") if plan else json_schema())

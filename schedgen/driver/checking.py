@@ -76,9 +76,9 @@ def rebind(schedule: Schedule, file: str, target: str | None = None) -> tuple[Ke
 
 def spec_of(schedule: Schedule, file: str) -> Spec:
     """The spec that ``schedule`` was made from. Raises SchedgenError if it is not what it was."""
-    from schedgen.spec.reader import read_spec, shipped_specs
+    from schedgen.spec.reader import place_of, read_spec, shipped_specs
 
-    known = schedule.spec if Path(schedule.spec).exists() else schedule.kernel
+    known = schedule.spec if Path(place_of(schedule.spec)[0]).exists() else schedule.kernel
     if known == schedule.kernel and known not in shipped_specs():
         raise SchedgenError(
             f"{file}: the spec {schedule.spec} of this schedule is not there; "

@@ -13,11 +13,15 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from schedgen.codegen.facts import file_name
 from schedgen.errors import SchedgenError
 from schedgen.json_file import compact
+
+if TYPE_CHECKING:
+    from schedgen.machine import Machine
+    from schedgen.spec.reader import Spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,30 @@ def locks() -> Mapping[tuple[str, str], Path]:
 def locked(spec: str, arch: str, settings: Mapping[str, str]) -> Locked | None:
     """The shipped kernel of ``spec`` with these settings, None if there is none."""
     return _by_settings(spec, arch).get(frozenset(settings.items()))
+
+
+def same(spec: Spec, machine: Machine, settings: Mapping[str, str]) -> Locked | None:
+    """The shipped kernel of ``spec`` with these parameters, also where settings only say what the
+    spec says by itself; None if there is none, or one of another spec or machine model.
+    """
+    found = locked(spec.file.kernel, machine.arch, settings)
+    if found is None:
+        wanted = told(spec, machine.name, settings)
+        every = _by_settings(spec.file.kernel, machine.arch).values()
+        by = (one for one in every if told(spec, machine.name, one.kernel.settings) == wanted)
+        found = next(by, None)
+    fits = found is not None and found.lock.is_of(spec.source.sha256, machine.sha256)
+    return found if fits else None
+
+
+def told(spec: Spec, target: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """What of ``settings`` is not what the spec says by itself for this target."""
+    by_itself: dict[str, str] = {}
+    for name, parameter in spec.file.parameters.items():
+        value = (parameter.on or {}).get(target, parameter.default)
+        if value is not None and parameter.choose is None:
+            by_itself[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return {name: value for name, value in settings.items() if by_itself.get(name) != value}
 
 
 def named(name: str) -> Locked | None:

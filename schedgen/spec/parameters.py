@@ -6,16 +6,32 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 from math import prod
+from typing import Protocol
 
 from schedgen.errors import DiagnosticSink, SchedgenError, suggest
 from schedgen.expressions import ExpressionError, Name, evaluate, parse, references
-from schedgen.spec.schema import Parameter, SpecFile
+from schedgen.spec.schema import Parameter
 from schedgen.spec.source import Source
 from schedgen.spec.values import Path, Scope, Value, show
 
 MAX_COMBINATIONS = 256
 _COMPANIONS = {"choose": ("values",), "derive": ("values", "on")}
 _PLACEHOLDER = Fraction(1)  # stands for a value after its mistake was reported
+
+
+class Declared(Protocol):
+    """What parameters are declared in: a kernel, or a plan of several."""
+
+    @property
+    def kernel(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def targets(self) -> list[str]: ...
+
+    @property
+    def parameters(self) -> dict[str, Parameter]: ...
 
 
 def literal(text: bool | int | str) -> Value:
@@ -41,7 +57,7 @@ def literal(text: bool | int | str) -> Value:
 
 def bind_parameters(
     source: Source,
-    spec: SpecFile,
+    spec: Declared,
     target: str,
     settings: Mapping[str, str],
     sink: DiagnosticSink,
@@ -88,7 +104,7 @@ def _check_number(scope: Scope, candidates: Mapping[str, Sequence[Value]]) -> No
 
 
 def _derive(
-    source: Source, spec: SpecFile, values: dict[str, Value], sink: DiagnosticSink
+    source: Source, spec: Declared, values: dict[str, Value], sink: DiagnosticSink
 ) -> dict[str, Value]:
     """Return ``values`` and those derived from them, in the order of the file."""
     if sink:
@@ -103,7 +119,7 @@ def _derive(
     return {name: bound[name] for name in spec.parameters}
 
 
-def _check_keys(scope: Scope, spec: SpecFile, name: str, parameter: Parameter) -> None:
+def _check_keys(scope: Scope, spec: Declared, name: str, parameter: Parameter) -> None:
     """A parameter has one source of its value, and no keys that do nothing."""
     path = ("parameters", name)
     sources = [

@@ -1,4 +1,7 @@
-"""Finds and reads spec files: a path, or the name of a spec that ships with schedgen."""
+"""Finds and reads spec files: a path, or the name of a spec that ships with schedgen.
+
+A file may have several specs, as YAML documents. ``file#name`` is the one of that name.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from schedgen.errors import SchedgenError, suggest
+from schedgen.errors import SchedgenError, SpecError, suggest
 from schedgen.spec.schema import SpecFile
-from schedgen.spec.source import Source, parse_source, read_source
+from schedgen.spec.source import NAMED_BY, Source, parse_source, read_sources
 from schedgen.spec.validate import validate
 from schedgen.spec.yaml_text import yaml_text
 
@@ -29,30 +32,94 @@ def shipped_specs() -> tuple[str, ...]:
     return tuple(sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml")))
 
 
+def shipped_plans() -> tuple[str, ...]:
+    """Return the names of the plans of several kernels that come with schedgen."""
+    files = (resources.files("schedgen.specs") / "plans").iterdir()
+    return tuple(sorted(f.name.removesuffix(".yaml") for f in files if f.name.endswith(".yaml")))
+
+
 def read_spec(name: str) -> Spec:
-    """Return the shipped spec ``name``, or the one in the file of that name.
+    """Return the shipped spec ``name``, or the one in the file of that name, or ``file#kernel``.
 
     Raises:
-        SpecError: the file cannot be read, or something in it is wrong.
-        SchedgenError: ``name`` is neither a shipped spec nor a path.
+        SpecError: the file cannot be read, or something in it is wrong, or it is a plan.
+        SchedgenError: ``name`` is neither a shipped spec nor a path, or there is no such kernel.
     """
-    if name in shipped_specs():
-        text = (resources.files("schedgen.specs") / f"{name}.yaml").read_text(encoding="utf-8")
-        return parse_spec(text, f"specs/{name}.yaml")
-    path = Path(name)
-    if "/" not in name and path.suffix == "" and not path.exists():
-        known = ", ".join(shipped_specs())
-        fix = suggest(name, shipped_specs()) or f"shipped specs: {known}; or give a path"
+    source = find_source(name)
+    if is_plan(source):
+        raise SpecError(
+            [
+                source.diagnostic(
+                    "plan-not-kernel",
+                    "this is a plan of several kernels, which has no schedule of its own",
+                    ("plan",),
+                    fix=f"name one of its kernels, which 'schedgen plan {name}' lists",
+                )
+            ]
+        )
+    return spec_from(source)
+
+
+def find_source(name: str) -> Source:
+    """Return the text of the shipped spec or plan ``name``, or of the file, or of ``file#part``.
+
+    Of a file with several specs without ``#``: its plan.
+
+    Raises:
+        As `read_spec`.
+    """
+    for folder, shipped in (("", shipped_specs()), ("plans/", shipped_plans())):
+        if name in shipped:
+            place = resources.files("schedgen.specs") / f"{folder}{name}.yaml"
+            return parse_source(place.read_text(encoding="utf-8"), f"specs/{folder}{name}.yaml")
+    file, part = place_of(name)
+    path = Path(file)
+    if "/" not in file and path.suffix == "" and not path.exists():
+        known = (*shipped_specs(), *shipped_plans())
+        fix = suggest(name, known) or f"shipped specs: {', '.join(known)}; or give a path"
         raise SchedgenError(f"'{name}' is neither a shipped spec nor a file; {fix}")
-    source = read_source(path)
-    if path.suffix == ".json" and (
-        '"program_format"' in source.text or '"ii_cycles"' in source.text
+    found = read_sources(path)
+    if path.suffix == ".json" and any(
+        mark in found[0].text for mark in ('"program_format"', '"ii_cycles"')
     ):
         raise SchedgenError(
             f"{name}: this is a schedule or a program, not a spec; give the spec that it was made "
             "of, or look at it with 'schedgen show' and 'schedgen check'"
         )
-    return spec_from(source)
+    return _chosen(file, part, found)
+
+
+def _chosen(file: str, part: str, found: tuple[Source, ...]) -> Source:
+    """The spec called ``part``, the only one, or the plan, of those in ``file``."""
+    names = {_name(source): source for source in found}
+    if part:
+        if part not in names:
+            fix = suggest(part, names) or f"it has {', '.join(names)}"
+            raise SchedgenError(f"{file} has no spec '{part}'; {fix}")
+        return names[part]
+    if len(found) == 1:
+        return found[0]
+    plans = [source for source in found if is_plan(source)]
+    if len(plans) != 1:
+        raise SchedgenError(
+            f"{file} has the specs {', '.join(names)}; fix: name one, such as {found[0].file}"
+        )
+    return plans[0]
+
+
+def _name(source: Source) -> str:
+    return str(next((source.data[key] for key in NAMED_BY if key in source.data), ""))
+
+
+def is_plan(source: Source) -> bool:
+    """Whether this is a plan of several kernels (`schedgen.spec.plan`)."""
+    return "plan" in source.data and "kernel" not in source.data
+
+
+def place_of(name: str) -> tuple[str, str]:
+    """File and name of a spec that is given as ``file#name``; no name if it is one file."""
+    file, mark, part = name.rpartition("#")
+    return (file, part) if mark and file and not Path(name).exists() else (name, "")
 
 
 def parse_spec(text: str, file: str = "<text>") -> Spec:

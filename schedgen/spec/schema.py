@@ -366,10 +366,10 @@ class SpecFile(Model):
         return [x for x in (found[0] if found else []) if all(x in one for one in found)]
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema(model: type[Model] = SpecFile, title: str = "schedgen spec") -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of a spec file, for editors."""
-    schema = _tidy(SpecFile.model_json_schema(by_alias=True))
-    return {"$schema": GenerateJsonSchema.schema_dialect, **schema, "title": "schedgen spec"}
+    schema = _tidy(model.model_json_schema(by_alias=True))
+    return {"$schema": GenerateJsonSchema.schema_dialect, **schema, "title": title}
 
 
 def _tidy(part: Any) -> Any:

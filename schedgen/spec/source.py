@@ -4,9 +4,11 @@ Whatever is wrong with a file, from its absence to a bomb of aliases, is one `Sp
 """
 
 import hashlib
+import re
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from schedgen.errors import Diagnostic, Location, SpecError
@@ -14,6 +16,10 @@ from schedgen.spec.text import TextFile, check_characters, decode
 from schedgen.spec.yaml_nodes import Data, MappingNode, Node, ScalarNode, SequenceNode, compose
 
 MAX_BYTES = 1 << 20
+NAMED_BY = ("kernel", "plan")
+"""Keys whose value is the name of a document."""
+_BOUNDARY = re.compile(r"^---(?=[ \t]*(?:#[^\n]*)?\r?$)", re.MULTILINE)
+_NOTHING = re.compile(r"(?:[ \t]*(?:#[^\n]*)?(?:\r?\n|$))*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +27,8 @@ class Source:
     """A spec file as it was written.
 
     Attributes:
-        file: the file as the user named it.
-        text: its content, without a byte order mark.
+        file: the file as the user named it; with ``#`` and its name if it is one of several there.
+        text: its content, without a byte order mark; empty lines for what is in front of it there.
         sha256: hexadecimal digest of its bytes.
         data: its values. Floats are their source text, since a binary float is not what the
             author wrote; only the words true and false (also True, TRUE ...) are booleans.
@@ -118,6 +124,52 @@ def read_source(path: Path) -> Source:
     file = str(path)
     data = _read(path)
     return _parse(decode(data, file), file, hashlib.sha256(data).hexdigest())
+
+
+def read_sources(path: Path) -> tuple[Source, ...]:
+    """Read and parse every spec of a file: several ones are YAML documents.
+
+    Raises:
+        SpecError: as `read_source`, or two have the same name, or one of several has none.
+    """
+    file, data = str(path), _read(path)
+    text = decode(data, file)
+    parts = _documents(text)
+    if len(parts) < 2:
+        text = parts[0] if parts else _BOUNDARY.sub("", text)
+        return (_parse(text, file, hashlib.sha256(data).hexdigest()),)
+    found: dict[str, Source] = {}
+    for part in parts:
+        lines = TextFile.from_text(part, file)
+        check_characters(part, lines)
+        root = compose(part, lines)
+        key = next((key for key in NAMED_BY if key in root.entries), None)
+        at = root.at if key is None else root.entries[key][1].at
+        if key is None:
+            message = "this is one of several specs of a file, and has no name"
+            fix = "give it a name: 'kernel: ...', or 'plan: ...'"
+            raise lines.error("spec-without-name", message, at, fix)
+        name = str(root.data()[key])
+        if name in found:
+            message = f"another spec of this file is called '{name}', too"
+            raise lines.error("repeated-name", message, at, "give them names of their own")
+        digest = hashlib.sha256(part.strip().encode()).hexdigest()
+        found[name] = Source(f"{file}#{name}", part, digest, root.data(), lines, root)
+    return tuple(found.values())
+
+
+def _documents(text: str) -> list[str]:
+    """The documents of a YAML text, each behind as many empty lines as are in front of it; not
+    those that have nothing but comments.
+    """
+    cuts = [0, *(match.start() for match in _BOUNDARY.finditer(text)), len(text)]
+    parts: list[str] = []
+    for first, last in pairwise(cuts):
+        part = text[first:last]
+        part = f"   {part[3:]}" if _BOUNDARY.match(part) else part
+        if _NOTHING.fullmatch(part) is None:
+            parts.append("\n" * text.count("\n", 0, first) + part)
+    return parts
 
 
 def parse_source(text: str, file: str) -> Source:

@@ -37,11 +37,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("kept")
 
 
+def made(target: str) -> SpecKernel:
+    found = kernel(GEMM, target=target, tile_n=128)
+    assert isinstance(found, SpecKernel)
+    return found
+
+
 @pytest.fixture
 def product(folder: Path, monkeypatch: pytest.MonkeyPatch) -> SpecKernel:
     """A matrix product from a file."""
     monkeypatch.setenv("SCHEDGEN_CACHE_DIR", str(folder))
-    return kernel(GEMM, target="h200", tile_n=128)
+    return made("h200")
 
 
 def operands(m: int, n: int, k: int) -> tuple[Tensor, Tensor]:
@@ -257,19 +263,19 @@ def test_in_the_emulator(
 ) -> None:
     """What is computed, on both architectures, from the file."""
     monkeypatch.setenv("SCHEDGEN_CACHE_DIR", str(folder))
-    made = kernel(GEMM, target=target, tile_n=128)
+    product = made(target)
 
     def launch(*tensors: Tensor) -> None:
-        Emulated(made.path, arch).launch(tensors)
+        Emulated(product.path, arch).launch(tensors)
 
-    monkeypatch.setattr(made, "_launch", launch)
+    monkeypatch.setattr(product, "_launch", launch)
     a, b = operands(150, 140, 200)
     # Not by its operator, which an equal file of another test may have defined.
-    found = made._run(a, b)
+    found = product._run(a, b)
     assert isinstance(found, Tensor)
     wanted = a.double() @ b.double().mT
     assert torch.allclose(found.double(), wanted, rtol=1e-2, atol=1e-2)
-    assert library.load(made.path).facts == made.facts
+    assert library.load(product.path).facts == product.facts
 
 
 def test_importing_kernels_imports_no_solver() -> None:

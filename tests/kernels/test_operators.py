@@ -18,12 +18,15 @@ from torch import Tensor
 
 from schedgen.codegen.facts import Facts, file_name, read_facts
 from schedgen.kernels import (
+    PlanKernel,
     attention,
+    attention_backward,
     attention_op,
     dropout_op,
     gated_op,
     gemm,
     gemm_op,
+    kernel,
     library,
     load,
     mixed_op,
@@ -373,6 +376,23 @@ def test_kernels_of_specs(planned: list[str], monkeypatch: pytest.MonkeyPatch) -
         assert torch.allclose(found.sum(1), a.float() @ a.float().mT, atol=0.01)
     named = [name for name in planned if "parts" in name]
     assert len(named) == 2
+
+
+def test_several_kernels_in_one_call(planned: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan of a spec file is planned as one: sums begin with zeros, numbers are of each call."""
+    gradients = kernel("attention_gradients", target="h200", head_dim=64, ordered=False)
+    assert isinstance(gradients, PlanKernel)
+    opened(gradients._operator, monkeypatch)  # pyright: ignore[reportPrivateUsage]
+    for turn in range(4):
+        q, k, v = operands(2, 50, 90, 2, 2, 64)
+        out, lse = attention(q, k, v, return_lse=True)
+        dout, scale = torch.randn_like(out), 0.125 * (turn + 1)
+        planned.clear()
+        found = gradients(q, k, v, out, lse, dout, scale)
+        assert len(planned) == (3 if turn > 1 else 0)
+        wanted = attention_backward(dout, q, k, v, out, lse, softmax_scale=scale)
+        for mine, theirs in zip(found, wanted, strict=True):
+            assert torch.allclose(mine.float(), theirs.float(), rtol=2e-2, atol=2e-2)
 
 
 def test_codes_of_data_types() -> None:
