@@ -107,7 +107,7 @@ class _Call:
 
     kernel: SpecKernel
     takes: tuple[tuple[str, float | None], ...]
-    sizes: tuple[str, ...]
+    sizes: tuple[str | int, ...]
     results: tuple[str, ...]
 
     @staticmethod
@@ -131,7 +131,7 @@ class _Call:
                 yield values[name] if name else factor
             else:  # of a plan of calls only such a product is taken from each call anew
                 yield values[name] if factor == 1 else values[name] * factor
-        yield from (extents[size] for size in self.sizes)
+        yield from (extents[size] if isinstance(size, str) else size for size in self.sizes)
 
 
 def plan_kernel(

@@ -52,7 +52,8 @@ def _shipped(call: BoundCall, target: str) -> bool:
 
 def _taken(call: BoundCall) -> str:
     numbers = ((name, str(number)) for name, number in call.numbers)
-    return _named((*call.tensors, *numbers, *call.sizes))
+    sizes = ((extent, str(size)) for extent, size in call.sizes)
+    return _named((*call.tensors, *numbers, *sizes))
 
 
 def _named(pairs: tuple[tuple[str, str], ...]) -> str:

@@ -15,7 +15,7 @@ from schedgen.machine import Machine
 from schedgen.ordered import ordered_sums
 from schedgen.spec.parameters import bind_parameters
 from schedgen.spec.plan import Call, Plan
-from schedgen.spec.reader import read_spec, shipped_specs
+from schedgen.spec.reader import read_spec
 from schedgen.spec.values import Location, Path, Scope, Value, show, spell
 from schedgen.tensors import INTEGERS, Argument
 
@@ -51,7 +51,7 @@ class _Binder:
     def __init__(self, plan: Plan, machine: Machine, scope: Scope) -> None:
         self._plan, self._machine, self._scope = plan, machine, scope
         self._arguments = {one.name: one for one in self._declared()}
-        self._extents = {extent for one in self._arguments.values() for extent in one.shape}
+        self._extents: set[str] = set()
         self._same = Same()
         self._shapes: dict[str, tuple[tuple[str, str], ...]] = {}
         self._dtypes: dict[str, str] = {}
@@ -74,6 +74,7 @@ class _Binder:
         for name, one in self._arguments.items():
             if name not in last:
                 self._hold(name, one, "")
+                self._extents |= {*one.shape}
         bound: list[BoundCall] = []
         for number, call in calls:
             spec, kernel, chosen = kernels[number]
@@ -106,24 +107,27 @@ class _Binder:
 
     def _kernel(self, call: Call, path: Path) -> tuple[str, Kernel, dict[str, str]]:
         """What a call calls: what it is known by, the kernel itself, and its settings."""
-        name = self._plan.named(call.call)
+        known = self._plan.kernels
+        if call.call not in known:
+            fix = suggest(call.call, known) or "name one of this file, or of 'schedgen specs'"
+            message = f"there is no kernel '{call.call}'"
+            self._scope.error("unknown-kernel", message, (*path, "call"), fix=fix)
+            self._scope.sink.raise_if_any()
         settings: dict[str, str] = {}
         for key, text in call.set.items():
             value = self._word(text, (*path, "set", key))
             if value is not None:
                 settings[key] = show(value)
         try:
-            kernels = kernels_of(read_spec(name), self._machine, settings)
+            kernels = kernels_of(read_spec(known[call.call]), self._machine, settings)
         except SpecError:
             raise
         except SchedgenError as error:
-            known = suggest(call.call, shipped_specs())
-            at = (*path, "set") if call.set and not _is_missing(error) else (*path, "call")
-            rule = "unknown-kernel" if _is_missing(error) else "bad-call"
-            self._scope.error(rule, str(error), at, fix=known or "see what the kernel has")
+            at = (*path, "set" if call.set else "call")
+            self._scope.error("bad-call", str(error), at, fix="see what the kernel has")
             self._scope.sink.raise_if_any()
             raise
-        return name, kernels[0], settings
+        return known[call.call], kernels[0], settings
 
     def _word(self, text: bool | int | str, path: Path) -> Value | None:
         """The value of a setting: of an expression over parameters, or a word."""
@@ -262,14 +266,17 @@ class _Binder:
                 self._scope.error("types-differ", message, at, fix=f"declare it as {one.dtype}")
         return found
 
-    def _size(self, text: bool | int | str, at: Location) -> str:
-        """An extent of the plan's tensors, for one that only results have."""
+    def _size(self, text: bool | int | str, at: Location) -> str | int:
+        """What an extent is that only results have: one of what the plan takes, or a number."""
         name = spell(text)
-        if name not in self._extents:
-            fix = suggest(name, self._extents) or "name an extent of what the plan takes"
-            message = f"'{name}' is no extent of the plan"
-            self._scope.error("unknown-extent", message, at, fix=fix)
-        return name
+        if name in self._extents:
+            return name
+        expression = self._scope.expression(text, at.path)
+        if isinstance(expression, Name) and expression.name not in self._scope.values:
+            fix = suggest(name, self._extents) or "name one of what the plan takes, or a parameter"
+            self._scope.error("unknown-extent", f"'{name}' is no extent here", at, fix=fix)
+            return name
+        return self._scope.integer(text, at.path)
 
 
 def _results(kernel: Kernel) -> set[str]:
@@ -280,7 +287,3 @@ def _results(kernel: Kernel) -> set[str]:
 def _where(path: Path, call: Call, name: str) -> Location:
     """Where it says what an argument is: at its name in ``with``, or at the call."""
     return Location((*path, "with", name) if name in call.given else (*path, "call"))
-
-
-def _is_missing(error: SchedgenError) -> bool:
-    return "neither a shipped spec nor a file" in str(error)

@@ -33,7 +33,7 @@ class BoundCall:
         settings: its parameters.
         tensors: each tensor that the kernel reads, and its name in the plan.
         numbers: each number of it, and what it takes.
-        sizes: each extent that only its results have, and an extent of the plan.
+        sizes: each extent that only its results have, and an extent of the plan, or a number.
         results: each tensor that it returns, and its name in the plan.
     """
 
@@ -41,7 +41,7 @@ class BoundCall:
     settings: tuple[tuple[str, str], ...]
     tensors: tuple[tuple[str, str], ...]
     numbers: tuple[tuple[str, Number], ...]
-    sizes: tuple[tuple[str, str], ...]
+    sizes: tuple[tuple[str, str | int], ...]
     results: tuple[tuple[str, str], ...]
 
 

@@ -5,16 +5,18 @@ A plan is a spec of its own, often in one file with the kernels that it calls.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
 from schedgen.errors import SchedgenError
 from schedgen.operations.fields import Arithmetic, Identifier, Model, Word
-from schedgen.spec.reader import find_source, is_plan, place_of
+from schedgen.spec.reader import find_source, is_plan, place_of, shipped_specs
 from schedgen.spec.schema import Parameter
-from schedgen.spec.source import Source
+from schedgen.spec.source import Source, read_sources
 from schedgen.spec.validate import validate
 
 
@@ -73,26 +75,13 @@ class Plan:
     """A plan whose structure is right: its text with positions, and its content.
 
     Attributes:
-        name: what it was asked for by.
+        kernels: what it can call, by name: what `schedgen.spec.reader.read_spec` knows it by.
+            Those of the same file come before shipped ones.
     """
 
     source: Source
     file: PlanFile
-    name: str
-
-    def named(self, kernel: str) -> str:
-        """What `schedgen.spec.reader.read_spec` knows a kernel of its calls by: one of the same
-        file if there is one, else a shipped one.
-        """
-        file, _ = place_of(self.source.file)
-        beside = f"{file}#{kernel}"
-        if self.source.file == file:  # nothing else is in it
-            return kernel
-        try:
-            find_source(beside)
-        except SchedgenError:
-            return kernel
-        return beside
+    kernels: Mapping[str, str]
 
 
 def read_plan(name: str) -> Plan:
@@ -107,4 +96,9 @@ def read_plan(name: str) -> Plan:
         raise SchedgenError(
             f"{name} is a kernel, not a plan of several; fix: schedgen solve {name}"
         )
-    return Plan(source, validate(source, PlanFile), name)
+    kernels = {name: name for name in shipped_specs()}
+    file, part = place_of(source.file)
+    if part:
+        beside = (place_of(one.file)[1] for one in read_sources(Path(file)) if not is_plan(one))
+        kernels |= {name: f"{file}#{name}" for name in beside}
+    return Plan(source, validate(source, PlanFile), kernels)

@@ -17,6 +17,7 @@ from schedgen.kernels import PlanKernel, attention, attention_backward, kernel, 
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from tests.kernels.standin import StandIn
 from tests.kernels.test_attention_op import operands
+from tests.schedgen.driver.test_plan import PARTS
 
 MLP = Path(__file__).parents[2] / "docs" / "examples" / "mlp.yaml"
 
@@ -122,6 +123,18 @@ def test_settings_reach_its_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     with pytest.raises(SchedgenError, match="asked"):
         kernel(MLP, target="h200", tile_n=64)
     assert asked == [(f"{MLP}#product", {"dtype": "bf16", "tile_n": "64", "relu": "true"})]
+
+
+def test_extents_of_results_only(launches: list[str], tmp_path: Path) -> None:
+    """A product in parts of k, whose number is a parameter."""
+    path = tmp_path / "split.yaml"
+    path.write_text(PARTS, "utf-8")
+    split = kernel(path, target="h200", parts=3)
+    a, b, c = (torch.randn(1, *shape).bfloat16() / 4 for shape in ((70, 640), (90, 640), (70, 90)))
+    d = split(a, b, c, alpha=2.0, beta=0.5)
+    assert len(launches) == 2
+    wanted = 2.0 * (a.double() @ b.double().mT) + 0.5 * c.double()
+    assert torch.allclose(d.double(), wanted, rtol=1e-2, atol=1e-2)
 
 
 @pytest.mark.slow

@@ -51,23 +51,37 @@ def test_shipped_kernels(ordered: str) -> None:
     assert [one.name for one in found.results] == ["dq", "dk", "dv"]
 
 
-def test_extents_that_only_results_have(tmp_path: Path) -> None:
-    text = """\
+PARTS = """\
 schedgen: 1
-plan: parts
+plan: split
 targets: [h200]
+parameters:
+  parts: {default: 4}
 arguments:
   a: {shape: [batch, m, k], dtype: bf16}
   b: {shape: [batch, n, k], dtype: bf16}
-  like: {shape: [batch, count], dtype: f32}
-  p: {shape: [batch, count, m, n], dtype: f32}
+  c: {shape: [batch, m, n], dtype: bf16}
+  alpha: {shape: [], dtype: f32}
+  beta: {shape: [], dtype: f32}
+  d: {shape: [batch, m, n], dtype: bf16}
 calls:
-  - {call: gemm_parts, set: {tile_n: 128}, with: {part: count}}
+  - {call: gemm_parts, set: {tile_n: 128}, with: {part: parts, d: p}}
+  - {call: gemm_sum}
 """
-    path = tmp_path / "parts.yaml"
-    path.write_text(text, "utf-8")
-    with pytest.raises(SpecError, match="unused-argument"):  # its extent alone is no reason
-        bound(path)
+
+
+def test_extents_that_only_results_have(tmp_path: Path) -> None:
+    """A product in parts of k: how many is a parameter, or an extent of what is taken."""
+    path = tmp_path / "split.yaml"
+    path.write_text(PARTS, "utf-8")
+    assert bound(path, parts="3").calls[0].sizes == (("part", 3),)
+    path.write_text(PARTS.replace("part: parts", "part: k"), "utf-8")
+    assert bound(path).calls[0].sizes == (("part", "k"),)
+    for text, rule in (("d", "unknown-extent"), ("0", "out-of-range"), ("1 / 2", "not-an-integer")):
+        path.write_text(PARTS.replace("part: parts", f"part: {text}"), "utf-8")
+        with pytest.raises(SpecError) as caught:
+            bound(path)
+        assert [one.rule for one in caught.value.diagnostics] == [rule]
 
 
 FIRST = "call: product, set: {dtype: dtype, tile_n: tile_n, relu: true}"
