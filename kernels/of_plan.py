@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,7 +14,16 @@ from torch import Tensor
 
 from schedgen.codegen.facts import Parameter
 from schedgen.kernels import operators, plans
-from schedgen.kernels.of_spec import Settings, SpecKernel, fits, spec_kernel, target_of_gpu, worded
+from schedgen.kernels.of_spec import (
+    Settings,
+    SpecKernel,
+    fits,
+    schema_of,
+    spec_kernel,
+    target_of_gpu,
+    whole,
+    worded,
+)
 from schedgen.kernels.operators import Operator
 from schedgen.tensors import Argument
 
@@ -75,10 +85,8 @@ class PlanKernel:
         found = operators.defined(name)
         if found is not None:
             return found
-        takes = [f"{'Tensor' if p.extents else 'float'} {p.name}_" for p in self.inputs]
-        returns = ", ".join(["Tensor"] * len(self.outputs))
-        returns = returns if len(self.outputs) == 1 else f"({returns})"
-        return Operator(f"{name}({', '.join(takes)}) -> {returns}", self._run, self._fake)
+        schema = schema_of(name, self.inputs, (), len(self.outputs))
+        return Operator(schema, self._run, self._fake, anew=whole(self.inputs))
 
     def _run(self, *arguments: Any) -> Any:
         return self._called(arguments, SpecKernel.computed)
@@ -106,7 +114,7 @@ class _Call:
     """A kernel, names of what it takes with a factor for numbers, sizes, and names of results."""
 
     kernel: SpecKernel
-    takes: tuple[tuple[str, float | None], ...]
+    takes: tuple[tuple[str, float | int | None], ...]
     sizes: tuple[str | int, ...]
     results: tuple[str, ...]
 
@@ -114,13 +122,14 @@ class _Call:
     def of(call: BoundCall, kernel: SpecKernel) -> _Call:
         tensors, numbers = dict(call.tensors), dict(call.numbers)
         sizes, results = dict(call.sizes), dict(call.results)
-        takes: list[tuple[str, float | None]] = []
+        takes: list[tuple[str, float | int | None]] = []
         for one in kernel.inputs:
             if one.extents:
                 takes.append((tensors[one.name], None))
             else:
                 number = numbers[one.name]
-                takes.append((number.name, float(number.factor)))
+                factor = int(number.factor) if one.whole else float(number.factor)
+                takes.append((number.name, factor))
         named = tuple(results[one.name] for one in kernel.outputs)
         return _Call(kernel, tuple(takes), tuple(sizes[e] for e in kernel.free), named)
 
@@ -151,8 +160,13 @@ def plan_kernel(
     kernels: list[SpecKernel] = []
     for number, call in enumerate(bound.calls, 1):
         log.info("%s: kernel %d of %d, %s", bound.name, number, len(bound.calls), call.spec)
-        kernels.append(spec_kernel(call.spec, dict(call.settings), machine.name, pace=pace))
-    return _function(bound, tuple(kernels))
+        place = target or machine.name
+        kernels.append(spec_kernel(call.spec, dict(call.settings), place, pace=pace))
+    with _making:
+        return _function(bound, tuple(kernels))
+
+
+_making = threading.Lock()
 
 
 @lru_cache(maxsize=256)

@@ -92,11 +92,9 @@ class SpecKernel:
         found = operators.defined(name)
         if found is not None:
             return found
-        takes = [f"{'Tensor' if p.extents else 'float'} {p.name}_" for p in self.inputs]
-        takes += [f"SymInt {extent}_" for extent in self.free]
-        returns = ", ".join(["Tensor"] * len(self.outputs))
-        returns = returns if len(self.outputs) == 1 else f"({returns})"
-        return Operator(f"{name}({', '.join(takes)}) -> {returns}", self._run, self.fake)
+        sizes = [f"SymInt {extent}_" for extent in self.free]
+        schema = schema_of(name, self.inputs, sizes, len(self.outputs))
+        return Operator(schema, self._run, self.fake, anew=whole(self.inputs))
 
     def _run(self, *arguments: Any) -> Tensor | tuple[Tensor, ...]:
         results = self._results(*arguments)
@@ -172,7 +170,8 @@ def spec_kernel(
     shipped = None if pace else lock_file.same(read, machine, chosen)
     if shipped is not None:
         return function_of(library.file(shipped))
-    return function_of(_written(*_text(name, read, machine, chosen, tuple(pace))))
+    text = _text(name, read, target or machine.name, machine, chosen, tuple(pace))
+    return function_of(_written(*text))
 
 
 def worded(settings: Settings) -> dict[str, str]:
@@ -216,9 +215,16 @@ def target_for(name: str, targets: Sequence[str], arch: str) -> str:
 
 
 def _text(
-    name: str, spec: Spec, machine: Machine, settings: Mapping[str, str], pace: tuple[str, ...]
+    name: str,
+    spec: Spec,
+    target: str,
+    machine: Machine,
+    settings: Mapping[str, str],
+    pace: tuple[str, ...],
 ) -> tuple[str, str]:
-    """The name and the text of the generated file, which is made if it is not kept."""
+    """The name and the text of the generated file, which is made if it is not kept; ``target`` is
+    the name or the path of ``machine``.
+    """
     store = Store()
     made_from = [
         [spec.source.file, spec.source.sha256, sorted(settings.items())],
@@ -230,11 +236,24 @@ def _text(
         from schedgen.driver.selecting import selected
 
         log.info("solving %s for %s, once on this machine", spec.file.kernel, machine.name)
-        made, _ = selected(name, machine.name, settings, log.info, pace=pace, store=store)
+        made, _ = selected(name, target, settings, log.info, pace=pace, store=store)
         kept = f"{made.name}\n{made.text}"
         store.put("kernel", made_from, kept)
     file, _, text = kept.partition("\n")
     return file, text
+
+
+def schema_of(name: str, inputs: Sequence[Parameter], sizes: Sequence[str], results: int) -> str:
+    """The schema of an operator that takes these arguments and returns so many tensors."""
+    kinds = ("Tensor" if p.extents else "int" if p.whole else "float" for p in inputs)
+    takes = [f"{kind} {p.name}_" for kind, p in zip(kinds, inputs, strict=True)]
+    returns = ", ".join(["Tensor"] * results)
+    return f"{name}({', '.join([*takes, *sizes])}) -> {returns if results == 1 else f'({returns})'}"
+
+
+def whole(inputs: Sequence[Parameter]) -> list[str]:
+    """The arguments of an operator that are integers of 32 bits, others in each call."""
+    return [f"{p.name}_" for p in inputs if not p.extents and p.whole]
 
 
 _known: dict[Path, SpecKernel] = {}

@@ -99,9 +99,9 @@ def _format(wanted: Wanted) -> str:
 def _text_of(name: str, wanted: Wanted) -> str:
     """The text of a schedule or program file; a spec is solved."""
     from schedgen.cli.check import read_text
-    from schedgen.spec.reader import shipped_specs
+    from schedgen.spec.reader import place_of, shipped_specs
 
-    path = Path(name)
+    path = Path(place_of(name)[0])
     if path.suffix in (".yaml", ".yml") or (name in shipped_specs() and not path.is_file()):
         return _solved(name, wanted)
     if wanted.target is not None or wanted.settings:

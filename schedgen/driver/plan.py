@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
@@ -43,6 +44,9 @@ def bind_plan(plan: Plan, machine: Machine, settings: Mapping[str, str]) -> Boun
     bound = binder.bind()
     sink.raise_if_any()
     return bound
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class _Binder:
@@ -89,6 +93,12 @@ class _Binder:
                 self._scope.error(
                     "unused-argument", message, ("arguments", name), key=True, fix=fix
                 )
+        for extent in sorted(self._extents):
+            size = self._same.number(("", extent))
+            if size is not None:
+                message = f"{extent}, of what is taken, and {size} have to be the same extent"
+                fix = "name the extent instead of the number"
+                self._scope.error("shapes-differ", message, ("arguments",), key=True, fix=fix)
         inputs = tuple(one for name, one in self._arguments.items() if name not in last)
         results = tuple(one for name, one in self._arguments.items() if name in last)
         if not results:
@@ -163,13 +173,19 @@ class _Binder:
         for one in taken:
             text, at = call.given.get(one.name, one.name), _where(path, call, one.name)
             if one.passed:
-                tensors[one.name] = self._taken(spell(text), at, one, number, last)
+                tensors[one.name] = self._taken(text, at, one, number, last)
             else:
                 numbers[one.name] = self._number(text, at, one)
         wanted = {
             extent: self._size(call.given.get(extent, extent), _where(path, call, extent))
             for extent in sizes
         }
+        for extent, size in wanted.items():
+            at = _where(path, call, extent)
+            if isinstance(size, int):
+                self._same.fixed((str(number), extent), size)
+            else:
+                self._joined(("", size), (str(number), extent), at)
         stored: dict[str, str] = {}
         for one in returned:
             name = spell(call.given.get(one.name, one.name))
@@ -185,11 +201,22 @@ class _Binder:
         )
 
     def _taken(
-        self, name: str, at: Location, one: Argument, number: int, last: Mapping[str, int]
+        self,
+        text: bool | int | str,
+        at: Location,
+        one: Argument,
+        number: int,
+        last: Mapping[str, int],
     ) -> str:
         """A tensor that a call reads: an argument of the plan, or what an earlier call returns."""
+        name = spell(text)
+        if not self._named(name, at, one):
+            return name
         if name not in self._shapes:
-            if name in last:
+            if last.get(name) == number:
+                message, fix = f"'{name}' is what this call returns", "give its result another name"
+                self._scope.error("read-before-computed", message, at, fix=fix)
+            elif name in last:
                 message = f"'{name}' is computed by call {last[name] + 1}, which comes later"
                 self._scope.error("read-before-computed", message, at, fix="change their order")
             else:
@@ -201,8 +228,18 @@ class _Binder:
         self._agree(name, at, one, str(number))
         return name
 
+    def _named(self, name: str, at: Location, one: Argument) -> bool:
+        """Whether a tensor can have this name."""
+        if _NAME.fullmatch(name) and name not in ("true", "false"):
+            return True
+        message = f"'{name}' is no name of a tensor, which '{one.name}' is"
+        self._scope.error("bad-name", message, at, fix="write letters, digits and underscores")
+        return False
+
     def _result(self, name: str, at: Location, one: Argument, number: int) -> None:
         """A tensor that a call returns: a result of the plan, or for later calls."""
+        if not self._named(name, at, one):
+            return
         if name in self._computed:
             message = f"'{name}' is computed by an earlier call, too"
             self._scope.error("computed-twice", message, at, fix="give one of them another name")
@@ -234,11 +271,15 @@ class _Binder:
             self._scope.error("shapes-differ", message, at, fix="pass another tensor")
             return
         for mine, theirs in zip(shape, one.passed, strict=True):
-            clash = self._same.joined(mine, (call, theirs))
-            if clash:
-                message = f"with this, {clash[0]} and {clash[1]} have to be the same extent"
-                fix = "give them one name, or pass another tensor"
-                self._scope.error("shapes-differ", message, at, fix=fix)
+            self._joined(mine, (call, theirs), at)
+
+    def _joined(self, one: tuple[str, str], other: tuple[str, str], at: Location) -> None:
+        """Two extents have to be the same one."""
+        clash = self._same.joined(one, other)
+        if clash:
+            message = f"with this, {clash[0]} and {clash[1]} have to be the same extent"
+            fix = "give them one name, or pass another tensor"
+            self._scope.error("shapes-differ", message, at, fix=fix)
 
     def _number(self, text: bool | int | str, at: Location, one: Argument) -> Number:
         """A number of the plan, times a value of parameters, or such a value."""
@@ -261,9 +302,12 @@ class _Binder:
         if found.name:
             self._read.add(found.name)
             dtype = self._arguments[found.name].dtype
-            if dtype != one.dtype or (found.factor != 1 and dtype in INTEGERS):
-                message = f"'{spell(text)}' is {dtype}, and '{one.name}' is {one.dtype}"
+            if dtype != one.dtype:
+                message = f"'{found.name}' is {dtype}, and '{one.name}' is {one.dtype}"
                 self._scope.error("types-differ", message, at, fix=f"declare it as {one.dtype}")
+        if one.dtype in INTEGERS and (found.factor != 1 if found.name else not _is_whole(found)):
+            message = f"'{spell(text)}' is neither one of {one.dtype} nor a whole number of 32 bits"
+            self._scope.error("bad-number", message, at, fix=f"pass it as '{one.name}' takes it")
         return found
 
     def _size(self, text: bool | int | str, at: Location) -> str | int:
@@ -282,6 +326,10 @@ class _Binder:
 def _results(kernel: Kernel) -> set[str]:
     """The arguments that a kernel stores, or adds to."""
     return {o.tensor or "" for o in kernel.operations if o.kind is Kind.STORE}
+
+
+def _is_whole(number: Number) -> bool:
+    return number.factor.denominator == 1 and -(1 << 31) <= number.factor < 1 << 31
 
 
 def _where(path: Path, call: Call, name: str) -> Location:

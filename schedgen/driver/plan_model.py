@@ -56,6 +56,10 @@ class BoundPlan:
     calls: tuple[BoundCall, ...]
 
 
+LARGEST = Fraction(2) ** 127
+"""No factor is larger: numbers of kernels are float32."""
+
+
 def product(node: Expression, names: Collection[str], scope: Scope) -> Number | None:
     """One of ``names`` times a factor, or a factor; None if it is anything else."""
     if all(one.name not in names for one in references(node)):
@@ -64,8 +68,13 @@ def product(node: Expression, names: Collection[str], scope: Scope) -> Number | 
         except ExpressionError:
             return None
         return Number(value) if isinstance(value, Fraction) else None
+    found = _multiple(node, names, scope)
+    return found if found is not None and abs(found.factor) < LARGEST else None
+
+
+def _multiple(node: Expression, names: Collection[str], scope: Scope) -> Number | None:
     match node:
-        case Name(name):
+        case Name(name, 0):
             return Number(Fraction(1), name)
         case Unary("+" | "-" as sign, operand):
             found = product(operand, names, scope)
@@ -82,23 +91,35 @@ def product(node: Expression, names: Collection[str], scope: Scope) -> Number | 
 
 
 class Same:
-    """Extents of the plan (of call "") and of kernels that have to be the same."""
+    """Extents of the plan (of call "") and of kernels that have to be the same, or a number."""
 
     def __init__(self) -> None:
         self._above: dict[tuple[str, str], tuple[str, str]] = {}
+        self._sizes: dict[tuple[str, str], int] = {}
+
+    def fixed(self, one: tuple[str, str], size: int) -> None:
+        """Notes that an extent of which nothing is known yet is a number."""
+        self._sizes[self._top(one)] = size
 
     def joined(self, one: tuple[str, str], other: tuple[str, str]) -> tuple[str, str] | None:
         """Notes that these are the same; names of the plan that become the same by it, if any."""
         first, second = self._top(one), self._top(other)
         if first == second:
             return None
+        sizes = [self._sizes[top] for top in (first, second) if top in self._sizes]
+        if len({*sizes}) > 1:
+            return str(sizes[0]), str(sizes[1])
         if not first[0] and not second[0]:
             return first[1], second[1]
-        if second[0]:
-            self._above[second] = first
-        else:
-            self._above[first] = second
+        upper, lower = (first, second) if second[0] else (second, first)
+        self._above[lower] = upper
+        if sizes:
+            self._sizes[upper] = sizes[0]
         return None
+
+    def number(self, one: tuple[str, str]) -> int | None:
+        """The number that an extent has to be, if it is known."""
+        return self._sizes.get(self._top(one))
 
     def _top(self, one: tuple[str, str]) -> tuple[str, str]:
         while one in self._above:

@@ -43,7 +43,8 @@ class Call(Model):
         default_factory=dict[Identifier, Arithmetic],
         alias="with",
         description="arguments of the kernel, by name: tensors of the plan; for numbers, one of "
-        "the plan, which may be multiplied by a value of parameters, or such a value",
+        "the plan, which may be multiplied by a value of parameters, or such a value; for extents "
+        "that only results have, one of what the plan takes, or a number",
     )
     only: Arithmetic = Field(True, description="false leaves the call out")
     about: str = Field("", description="free text")

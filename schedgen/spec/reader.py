@@ -118,8 +118,13 @@ def is_plan(source: Source) -> bool:
 
 def place_of(name: str) -> tuple[str, str]:
     """File and name of a spec that is given as ``file#name``; no name if it is one file."""
-    file, mark, part = name.rpartition("#")
-    return (file, part) if mark and file and not Path(name).exists() else (name, "")
+    file, _, part = name.rpartition("#")
+    if not file or "/" in part:
+        return name, ""
+    try:
+        return (name, "") if Path(name).exists() else (file, part)
+    except OSError:  # a name that no file can have, or a folder that nobody may look into
+        return name, ""
 
 
 def parse_spec(text: str, file: str = "<text>") -> Spec:

@@ -18,8 +18,8 @@ from schedgen.spec.yaml_nodes import Data, MappingNode, Node, ScalarNode, Sequen
 MAX_BYTES = 1 << 20
 NAMED_BY = ("kernel", "plan")
 """Keys whose value is the name of a document."""
-_BOUNDARY = re.compile(r"^---(?=[ \t]*(?:#[^\n]*)?\r?$)", re.MULTILINE)
-_NOTHING = re.compile(r"(?:[ \t]*(?:#[^\n]*)?(?:\r?\n|$))*")
+_BOUNDARY = re.compile(r"^---(?=(?:[ \t]+#[^\n]*|[ \t]*)\r?$)", re.MULTILINE)
+_NOTHING = re.compile(r"(?:[ \t]*(?:#[^\n]*|\r)?(?:\n|\Z))*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Composes parse events into a tree of located values, refusing what a spec has no use for.
 
-The accepted language is YAML 1.2's core schema without tags, anchors, aliases, merge keys and
-several documents: nothing is constructed, repeated or overridden behind the reader's back.
+The accepted language is YAML 1.2's core schema without tags, anchors, aliases and merge keys, one
+document at a time (`schedgen.spec.source` tells them apart): nothing is constructed, repeated or
+overridden behind the reader's back.
 """
 
 import re
@@ -103,9 +104,9 @@ class _Composer:
         if another is not None:
             raise self._lines.error(
                 "yaml-multiple-documents",
-                "a file holds one spec, and a second YAML document starts here",
+                "a second YAML document starts here, on a line of other text",
                 self._lines.span(another.start),
-                "move it to a file of its own",
+                "write '---' on a line of its own",
             )
         if isinstance(root, MappingNode):
             return root

@@ -9,6 +9,7 @@ import gc
 import math
 import shutil
 from collections.abc import Generator, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ from schedgen.kernels.operators import Operator
 from tests.kernels.standin import StandIn, install
 from tests.kernels.test_attention_op import operands
 from tests.kernels.test_gemm_op import random
+from tests.schedgen.driver.test_plan import SEEDS
 
 pytestmark = pytest.mark.skipif(
     not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="there is no C++ compiler"
@@ -393,6 +395,25 @@ def test_several_kernels_in_one_call(planned: list[str], monkeypatch: pytest.Mon
         wanted = attention_backward(dout, q, k, v, out, lse, softmax_scale=scale)
         for mine, theirs in zip(found, wanted, strict=True):
             assert torch.allclose(mine.float(), theirs.float(), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("as_plan", [False, True])
+def test_seeds_are_those_of_each_call(
+    as_plan: bool, planned: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Integers are no part of a signature, and nothing is remembered of them."""
+    path = tmp_path / "seeds.yaml"
+    path.write_text(SEEDS, "utf-8")
+    drop = kernel(path if as_plan else "dropout", target="h200")
+    opened(drop._operator, monkeypatch)  # pyright: ignore[reportPrivateUsage]
+    x = torch.ones(64, 72).bfloat16()
+    named = {"p": 0.5, "scale": 2.0}
+    found: list[Tensor] = []
+    for seed in (5, 6, 7, 8, 9):
+        low = {"low": seed} if as_plan else {"seed_low": seed, "seed_high": 7}
+        found.append(drop(x, **named, **low))
+    assert len(planned) == 3
+    assert not any(torch.equal(one, other) for one, other in combinations(found, 2))
 
 
 def test_codes_of_data_types() -> None:

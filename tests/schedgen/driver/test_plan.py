@@ -156,3 +156,79 @@ def test_settings_and_targets() -> None:
         bound(MLP, tile_m="64")
     with pytest.raises(SchedgenError, match="plan attention_gradients has no target 'b200'"):
         bind_plan(read_plan("attention_gradients"), read_machine("b200"), {})
+
+
+SEEDS = """\
+schedgen: 1
+plan: seeds
+targets: [h200]
+arguments:
+  x: {shape: [m, n], dtype: bf16}
+  p: {shape: [], dtype: f32}
+  scale: {shape: [], dtype: f32}
+  low: {shape: [], dtype: i32}
+  d: {shape: [m, n], dtype: bf16}
+calls:
+  - {call: dropout, with: {seed_low: low, seed_high: 7}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("seed_low: low * 2, seed_high: 7", "bad-number"),
+        ("seed_low: low, seed_high: 3 / 4", "bad-number"),
+        ("seed_low: low, seed_high: 4294967296", "bad-number"),
+        ("seed_low: p, seed_high: 7", "types-differ"),
+        ("seed_low: low, seed_high: 7, d: 5", "bad-name"),
+        ("seed_low: low, seed_high: 7, d: x", "read-before-computed"),
+    ],
+)
+def test_whole_numbers_and_names(text: str, rule: str, tmp_path: Path) -> None:
+    path = tmp_path / "seeds.yaml"
+    path.write_text(SEEDS, "utf-8")
+    assert dict(bound(path).calls[0].numbers)["seed_high"].factor == 7
+    path.write_text(SEEDS.replace("seed_low: low, seed_high: 7", text), "utf-8")
+    with pytest.raises(SpecError) as caught:
+        bound(path)
+    assert rule in {one.rule for one in caught.value.diagnostics}
+
+
+def test_extents_that_are_given_to_results_are_theirs(tmp_path: Path) -> None:
+    """What the plan declares of a result has to be what the call makes it."""
+    path = tmp_path / "two.yaml"
+    text = PARTS.replace("  - {call: gemm_sum}\n", "").replace("d: p}", "d: d}")
+    text = text.replace(
+        "d: {shape: [batch, m, n], dtype: bf16}", "d: {shape: [batch, q, m, n], dtype: f32}"
+    )
+    for name in (
+        "c: {shape: [batch, m, n], dtype: bf16}",
+        "alpha: {shape: [], dtype: f32}",
+        "beta: {shape: [], dtype: f32}",
+    ):
+        text = text.replace(f"  {name}\n", "")
+    path.write_text(text, "utf-8")
+    bound(path)
+    for old, new in (
+        ("[batch, q, m, n]", "[batch, k, m, n]"),
+        ("part: parts", "part: m"),
+        ("q, m", "m, m"),
+    ):
+        path.write_text(text.replace(old, new), "utf-8")
+        if new == "part: m":
+            path.write_text(
+                path.read_text("utf-8").replace("[batch, q, m, n]", "[batch, k, m, n]"), "utf-8"
+            )
+        with pytest.raises(SpecError) as caught:
+            bound(path)
+        assert {one.rule for one in caught.value.diagnostics} == {"shapes-differ"}
+
+
+def test_large_factors(tmp_path: Path) -> None:
+    shipped = Path(__file__).parents[3] / "specs" / "plans" / "attention_gradients.yaml"
+    path = tmp_path / "plan.yaml"
+    times = " * 1000000000" * 40
+    text = shipped.read_text("utf-8").replace("scale * 1.4426950408889634", f"scale{times}")
+    path.write_text(text, "utf-8")
+    with pytest.raises(SpecError, match="bad-number"):
+        bound(path)

@@ -97,3 +97,27 @@ def test_shipped_plans_are_right() -> None:
     assert shipped_plans()
     for name in shipped_plans():
         assert read_plan(name).file.plan == name
+
+
+def test_lines_end_as_on_windows(tmp_path: Path) -> None:
+    """Also behind a long comment, and with a mark of the order of bytes."""
+    text = "# a comment\n" * 40 + TWO
+    path = tmp_path / "several.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode())
+    first, second = read_sources(path)
+    assert [s.locate(("kernel",)).line for s in (first, second)] == [43, 45]
+    assert second.data == {"kernel": "two"}
+
+
+def test_marks_are_lines(tmp_path: Path) -> None:
+    """Not in a text of several lines, and nothing beside them but a comment."""
+    text = "kernel: one\nabout: |\n  ---\n  more\n---\nkernel: two\n"
+    first, _ = read_sources(written(tmp_path, text))
+    assert first.data == {"kernel": "one", "about": "---\nmore\n"}
+    with pytest.raises(SpecError, match="write '---' on a line of its own"):
+        read_sources(written(tmp_path, "kernel: one\n--- {kernel: two}\n"))
+
+
+def test_names_that_no_file_can_have() -> None:
+    assert place_of("x" * 5000 + ".yaml#b") == ("x" * 5000 + ".yaml#b", "")
+    assert place_of("dir#1/nope.yaml") == ("dir#1/nope.yaml", "")
