@@ -19,9 +19,9 @@ from torch.nn import functional
 from schedgen.benchmarks.timing import OURS, Row, Run, eagerly, imported, in_graphs, in_turns, warm
 from schedgen.kernels import library, operators
 from schedgen.kernels.attention_op import attention
+from schedgen.kernels.by_spec import kernel
 from schedgen.kernels.gemm_op import gemm, symmetric_gemm
 from schedgen.kernels.launcher import architecture
-from schedgen.kernels.of_spec import kernel
 
 _ROUNDS = 15
 _CALLS = 200
