@@ -15,7 +15,7 @@ from schedgen import read_spec
 from schedgen.cli.app import app
 from schedgen.driver import tuned
 from schedgen.driver.lock_file import LockError
-from schedgen.kernels import kernel
+from schedgen.kernels import SpecKernel, kernel
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.tuning import records
 from schedgen.tuning.choosing import choose
@@ -195,6 +195,7 @@ def test_a_decision_that_somebody_changed_is_found(folder: Path, tmp_path: Path)
 def test_function_of_what_was_tuned(folder: Path) -> None:
     winner = folder / "winner.json"
     function = kernel(SPEC, tuned=winner)
+    assert isinstance(function, SpecKernel)
     lock = tuned.read(winner).kernel
     assert function.path.name == lock.name
     assert function.facts.program_sha256 == lock.kernel.program
