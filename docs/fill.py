@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import attention_tables
+import compiled_tables
 import emulator_tables
 import product_tables
 import trace_tables
@@ -259,10 +260,7 @@ PARTS: dict[str, Callable[[], str]] = {
             "problem",
         ),
     ),
-    "compiled": lambda: results_table(
-        "compiled",
-        ("kernel", "registers", "roles", "local bytes", "shared bytes", "tensor columns"),
-    ),
+    "compiled": compiled_tables.compiled,
     "cycles": lambda: gpu_table(
         "cycles",
         (
