@@ -24,7 +24,7 @@ from report import keep, table
 
 from schedgen import kernels
 from schedgen.benchmarks.timing import eagerly, error, in_graphs, in_turns, warm
-from schedgen.kernels import PlanKernel, SpecKernel, kernel
+from schedgen.kernels import kernel
 from schedgen.spec.claiming import CLAIMS
 from schedgen.spec.reader import read_spec
 
@@ -38,10 +38,10 @@ Run = Callable[[], Any]
 
 def claiming(
     name: str, folder: Path, target: str | None, **settings: Any
-) -> dict[str, SpecKernel | PlanKernel]:
+) -> dict[str, Callable[..., Any]]:
     """The kernels of a shipped spec, by how blocks come to tiles."""
     text = read_spec(name).source.text
-    found: dict[str, SpecKernel | PlanKernel] = {}
+    found: dict[str, Callable[..., Any]] = {}
     for claim in CLAIMS:
         path = folder / f"{name}_{claim}.yaml"
         if text.count("  persistent: true\n") != 1:
@@ -52,7 +52,7 @@ def claiming(
 
 
 def attention(
-    shape: tuple[int, int, int, int], made: dict[str, SpecKernel | PlanKernel]
+    shape: tuple[int, int, int, int], made: dict[str, Callable[..., Any]]
 ) -> dict[str, Run]:
     batch, length, heads, head_dim = shape
     q, k, v = (
@@ -63,9 +63,7 @@ def attention(
     return runs | {SHIPPED: partial(kernels.attention, q, k, v, causal=True)}
 
 
-def product(
-    shape: tuple[int, int, int], made: dict[str, SpecKernel | PlanKernel]
-) -> dict[str, Run]:
+def product(shape: tuple[int, int, int], made: dict[str, Callable[..., Any]]) -> dict[str, Run]:
     m, n, k = shape
     a, b = (torch.randn(1, rows, k, device="cuda").bfloat16() for rows in (m, n))
     c = torch.zeros(1, m, n, device="cuda", dtype=torch.bfloat16)

@@ -3,13 +3,14 @@ rows are in memory, of which a tile loads the first 64 or 32 columns; and with h
 
     python benchmarks/micro/widths.py
 
-One output tile, everything in L2. Cycles are those of the kernel with rows of B along k times how
-much longer it takes; that one takes 304 (docs/calibration.md, section 6). Results of an H200 are in
-results/widths.txt.
+One output tile, everything in L2. Cycles are those of the kernel with rows of B along k, as
+`schedgen calibrate` measured it (results/predicted.json), times how much longer it takes. Results
+of an H200 are in results/widths.txt.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from statistics import median
@@ -19,7 +20,8 @@ import torch
 from schedgen.kernels import library
 from schedgen.kernels.launcher import Launcher, launcher
 
-KNOWN = 304
+RESULTS = Path(__file__).parents[1] / "results"
+ALONG_K = "gemm tile_m=64 consumers=1 tile_n=64 tile_k=128"
 LENGTHS = 32768, 98304
 WIDTHS = 32, 64, 128, 256, 512, 1024, 2048, 4096, 16384
 NARROW = "tile_m64_consumers1_tile_n"
@@ -69,7 +71,14 @@ def iteration(kernel: Launcher, columns: int, depth: int, width: int = 0) -> flo
     return median(slopes) / ((long - short) / depth)
 
 
+def known() -> float:
+    """Cycles of an iteration of the kernel with rows of B along k."""
+    rows = json.loads((RESULTS / "predicted.json").read_text("utf-8"))["rows"]
+    return next(float(row["measured"]) for row in rows if row.get("kernel") == ALONG_K)
+
+
 def main() -> None:
+    cycles = known()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         along_k = iteration(loaded(folder, "along_k", text_of(64, 128)), 64, 128)
@@ -82,7 +91,7 @@ def main() -> None:
                 kernel = loaded(folder, f"tile{columns}{'half' * bool(what)}", written)
                 for width in WIDTHS if not what else (64, 4096):
                     if width >= columns:
-                        taken = iteration(kernel, columns, depth, width) / along_k * KNOWN
+                        taken = iteration(kernel, columns, depth, width) / along_k * cycles
                         print(
                             f"64 x {columns} x {depth}, {width:5} columns in all{what}: "
                             f"{taken:.1f} cycles",

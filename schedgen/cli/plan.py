@@ -11,6 +11,7 @@ from schedgen.errors import SchedgenError
 
 if TYPE_CHECKING:
     from schedgen.driver.plan_model import BoundCall, BoundPlan
+    from schedgen.machine import Machine
 
 
 def run_plan(spec: str, target: str | None, settings: dict[str, str], as_json: bool) -> None:
@@ -23,7 +24,7 @@ def run_plan(spec: str, target: str | None, settings: dict[str, str], as_json: b
         read = read_plan(spec)
         machine = read_machine(target or read.file.targets[0])
         bound = bind_plan(read, machine, settings)
-        shipped = [_shipped(call, target or read.file.targets[0]) for call in bound.calls]
+        shipped = [_shipped(call, machine) for call in bound.calls]
     except SchedgenError as error:
         fail(str(error), error.status)
     if as_json:
@@ -39,15 +40,12 @@ def run_plan(spec: str, target: str | None, settings: dict[str, str], as_json: b
         typer.echo(f"     {' ' * width}  {_taken(call)} -> {_named(call.results)}")
 
 
-def _shipped(call: BoundCall, target: str) -> bool:
+def _shipped(call: BoundCall, machine: Machine) -> bool:
     """Whether the schedule of what is called is known."""
     from schedgen.driver import lock_file
-    from schedgen.machine_file import read_machine
     from schedgen.spec.reader import read_spec
 
-    return (
-        lock_file.same(read_spec(call.spec), read_machine(target), dict(call.settings)) is not None
-    )
+    return lock_file.same(read_spec(call.spec), machine, dict(call.settings)) is not None
 
 
 def _taken(call: BoundCall) -> str:

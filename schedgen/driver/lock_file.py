@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from schedgen.codegen.facts import file_name
 from schedgen.errors import SchedgenError
 from schedgen.json_file import compact
+from schedgen.spec.values import spell
 
 if TYPE_CHECKING:
     from schedgen.machine import Machine
@@ -164,7 +165,7 @@ def told(spec: Spec, target: str, settings: Mapping[str, str]) -> dict[str, str]
     for name, parameter in spec.file.parameters.items():
         value = (parameter.on or {}).get(target, parameter.default)
         if value is not None and parameter.choose is None:
-            by_itself[name] = str(value).lower() if isinstance(value, bool) else str(value)
+            by_itself[name] = spell(value)
     return {name: value for name, value in settings.items() if by_itself.get(name) != value}
 
 

@@ -13,6 +13,7 @@ from schedgen.expressions import Name
 from schedgen.kernel import Kernel, Kind
 from schedgen.layouts import DTYPE_BITS
 from schedgen.machine import Machine
+from schedgen.operations.fields import IDENTIFIER
 from schedgen.ordered import ordered_sums
 from schedgen.spec.parameters import bind_parameters
 from schedgen.spec.plan import Call, Plan
@@ -46,9 +47,6 @@ def bind_plan(plan: Plan, machine: Machine, settings: Mapping[str, str]) -> Boun
     return bound
 
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-
 class _Binder:
     """Goes through the calls in their order; mistakes are reported in ``scope``."""
 
@@ -71,7 +69,7 @@ class _Binder:
         kernels = {number: self._kernel(call, ("calls", number)) for number, call in calls}
         self._scope.sink.raise_if_any()
         last = {
-            str(call.given.get(result, result)): number
+            spell(call.given.get(result, result)): number
             for number, call in calls
             for result in _results(kernels[number][1])
         }
@@ -230,7 +228,7 @@ class _Binder:
 
     def _named(self, name: str, at: Location, one: Argument) -> bool:
         """Whether a tensor can have this name."""
-        if _NAME.fullmatch(name) and name not in ("true", "false"):
+        if re.match(IDENTIFIER, name) and name not in ("true", "false"):
             return True
         message = f"'{name}' is no name of a tensor, which '{one.name}' is"
         self._scope.error("bad-name", message, at, fix="write letters, digits and underscores")

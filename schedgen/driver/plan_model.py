@@ -56,7 +56,7 @@ class BoundPlan:
     calls: tuple[BoundCall, ...]
 
 
-LARGEST = Fraction(2) ** 127
+_LARGEST = Fraction(2) ** 127
 """No factor is larger: numbers of kernels are float32."""
 
 
@@ -69,7 +69,7 @@ def product(node: Expression, names: Collection[str], scope: Scope) -> Number | 
             return None
         return Number(value) if isinstance(value, Fraction) else None
     found = _multiple(node, names, scope)
-    return found if found is not None and abs(found.factor) < LARGEST else None
+    return found if found is not None and abs(found.factor) < _LARGEST else None
 
 
 def _multiple(node: Expression, names: Collection[str], scope: Scope) -> Number | None:

@@ -11,9 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, WithJsonSc
 _SCALAR = {"type": ["boolean", "number", "string"]}
 _FORMULA = {"type": ["number", "string"]}
 
-Identifier: TypeAlias = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)
-]
+IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]*$"
+Identifier: TypeAlias = Annotated[str, StringConstraints(pattern=IDENTIFIER, max_length=64)]
 Word: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Scalar: TypeAlias = Annotated[bool | int | str, WithJsonSchema(_SCALAR)]
 Arithmetic: TypeAlias = Annotated[

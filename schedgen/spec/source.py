@@ -7,7 +7,7 @@ import hashlib
 import re
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -140,21 +140,18 @@ def read_sources(path: Path) -> tuple[Source, ...]:
         return (_parse(text, file, hashlib.sha256(data).hexdigest()),)
     found: dict[str, Source] = {}
     for part in parts:
-        lines = TextFile.from_text(part, file)
-        check_characters(part, lines)
-        root = compose(part, lines)
-        key = next((key for key in NAMED_BY if key in root.entries), None)
-        at = root.at if key is None else root.entries[key][1].at
+        source = _parse(part, file, hashlib.sha256(part.strip().encode()).hexdigest())
+        key = next((key for key in NAMED_BY if key in source.data), None)
         if key is None:
             message = "this is one of several specs of a file, and has no name"
             fix = "give it a name: 'kernel: ...', or 'plan: ...'"
-            raise lines.error("spec-without-name", message, at, fix)
-        name = str(root.data()[key])
+            raise SpecError([source.diagnostic("spec-without-name", message, (), fix=fix)])
+        name = str(source.data[key])
         if name in found:
             message = f"another spec of this file is called '{name}', too"
-            raise lines.error("repeated-name", message, at, "give them names of their own")
-        digest = hashlib.sha256(part.strip().encode()).hexdigest()
-        found[name] = Source(f"{file}#{name}", part, digest, root.data(), lines, root)
+            fix = "give them names of their own"
+            raise SpecError([source.diagnostic("repeated-name", message, (key,), fix=fix)])
+        found[name] = replace(source, file=f"{file}#{name}")
     return tuple(found.values())
 
 
