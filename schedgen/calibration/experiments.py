@@ -34,6 +34,8 @@ class Manner:
         graph: launches follow each other in a CUDA graph, and not one by one.
         beside: the experiment whose long run goes on meanwhile, on other SMs; empty: none.
         scalars: scalar arguments, 1 where there is none.
+        within: extents of matrices that tensors with these extents are parts of, so that their rows
+            lie apart in memory.
     """
 
     sms: int | None = None
@@ -41,6 +43,7 @@ class Manner:
     graph: bool = False
     beside: str = ""
     scalars: Mapping[str, float] = field(default_factory=dict[str, float])
+    within: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,7 +129,13 @@ class _Loaded:
         said = one.manner.scalars
         numbers = [scalar.number(said.get(scalar.name, 1.0)) for scalar in facts.scalars]
         there = {extent for parameter in facts.tensors for extent in parameter.extents}
-        tensors = inputs(facts, {n: s for n, s in one.extents[run].items() if n in there}, device)
+        sizes = {n: s for n, s in one.extents[run].items() if n in there}
+        room = {n: max(size, one.manner.within.get(n, 0)) for n, size in sizes.items()}
+        tensors = inputs(facts, room, device)
+        for parameter in facts.tensors:
+            if parameter.name in tensors:
+                part = tuple(slice(sizes[extent]) for extent in parameter.extents)
+                tensors[parameter.name] = tensors[parameter.name][part]
         for name, values in one.arrays[run].items():
             tensors[name].copy_(torch.tensor(values))
         given = list(tensors.values())

@@ -10,6 +10,7 @@ from schedgen.calibration.sizing import extents
 from schedgen.driver.lock_file import Locked, every, locked
 from schedgen.elements import whole_scalars
 from schedgen.errors import SchedgenError
+from schedgen.expressions import references
 from schedgen.kernel import Kernel
 from schedgen.machine import Machine
 from schedgen.program.model import Program
@@ -22,6 +23,9 @@ _BYTES = 1 << 24
 _LAUNCHES, _LEAST, _SHORTER = 64, 8, 4
 """The most launches of a run, the fewest iterations of one, and how many times fewer iterations the
 short run has."""
+_WIDE = 4096
+"""Columns of the matrices whose columns of one output tile are loaded row by row: how far apart the
+rows lie decides what narrow loads take (docs/calibration.md), and matrices are wide."""
 _ALL = float(1 << 20)
 """A whole scalar, such as the iterations of a split: more than there are."""
 _SAME_SPEED = ("fp16", "e5m2")
@@ -95,7 +99,8 @@ def _experiment(name: str, one: Locked) -> Experiment:
     each = max(int(loaded[1] - loaded[0]) // _LEAST, 1)
     long = max(min(_CYCLES // cycles, _BYTES // each), _LEAST)
     launches = min(max(_CYCLES // (cycles * long), 1), _LAUNCHES)
-    manner = Manner(scalars=dict.fromkeys(sorted(whole_scalars(kernel)), _ALL))
+    scalars = dict.fromkeys(sorted(whole_scalars(kernel)), _ALL)
+    manner = Manner(scalars=scalars, within=dict.fromkeys(_along_rows(kernel), _WIDE))
     trips = max(long // _SHORTER, 1), long
     return Experiment(
         name,
@@ -106,3 +111,13 @@ def _experiment(name: str, one: Locked) -> Experiment:
         manner=manner,
         shipped=True,
     )
+
+
+def _along_rows(kernel: Kernel) -> list[str]:
+    """Extents along which rows of tensors lie that are walked row by row, and that output tiles
+    divide.
+    """
+    blocks = {axis.extent for axis in kernel.grid} - dict(kernel.parameters).keys()
+    walked = {n.name for n in references(kernel.trip_count)} if kernel.trip_count else set[str]()
+    shapes = [argument.shape for argument in kernel.arguments if walked & {*argument.shape[:-1]}]
+    return sorted({shape[-1] for shape in shapes} & blocks)

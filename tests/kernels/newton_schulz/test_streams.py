@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from schedgen.kernels import polar
-from schedgen.kernels.newton_schulz import backends, streams
+from schedgen.kernels.newton_schulz import backends, iterations, streams
 from schedgen.kernels.newton_schulz.backends import GeneratedProducts, TorchProducts
 from tests.kernels.newton_schulz.test_polar import GAUSSIAN, error
 
@@ -164,3 +164,22 @@ def test_polar_forks_where_q_and_r_go_on(
         assert torch.equal(polar(x, restarts=(2,), backend="generated"), found)
     assert len(forks) == 3
     assert error(polar(x, restarts=(2,), backend="torch"), found.double()) < GAUSSIAN
+
+
+def test_large_batches_do_not_fork(launches: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One matrix does, however large it is."""
+    forks: list[int] = []
+
+    def together(device: torch.device, first: Any, second: Any) -> tuple[Any, Tensor]:
+        forks.append(len(launches))
+        return first(), second()
+
+    monkeypatch.setattr(backends.streams, "together", together)
+    x = torch.randn(2, 64, 200)
+    expected = polar(x, restarts=(2,), backend="generated")
+    assert len(forks) == 3
+    monkeypatch.setattr(iterations, "_BESIDE", 2 * 64 * 64 * 2 - 1)
+    assert torch.equal(polar(x, restarts=(2,), backend="generated"), expected)
+    assert len(forks) == 3
+    polar(x[0], restarts=(2,), backend="generated")
+    assert len(forks) == 6
