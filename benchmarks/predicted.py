@@ -15,9 +15,11 @@ Predictions are cycles of the machine model for roles that share units *in turn*
 machine code*: roles execute what the assembler wrote (`schedgen.cycles`), for which kernels are
 compiled; that of all shipped ones takes a quarter of an hour on two cores.
 Measured cycles come from `results/calibration.json` and `results/launches.json`, of the kernels
-that were scheduled by the models in them, and those of shipped kernels from `results/shipped.json`,
-which `schedgen calibrate --only kernels --keep` writes, but for kernels that are others by now
-(`CHANGED`). Needs no GPU. Tables that are not named stay as they are in what is saved.
+that were scheduled by the models in them, and those of shipped kernels from `results/shipped.json`
+and, where that is there, `results/shipped_wide.json`, which `schedgen calibrate --only kernels
+--keep` writes: the latter has kernels that changed since, and those whose tiles are 32 or 64
+columns of matrices of 4096. Needs no GPU. Tables that are not named stay as they are in what is
+saved.
 """
 
 from __future__ import annotations
@@ -53,18 +55,11 @@ from schedgen.synchronize.synthesize import synthesize
 from schedgen.tuning.estimating import Pace, cycles, paced
 from schedgen.tuning.shapes import complete
 
-CHANGED = frozenset(
-    (
-        *("attention_bwd head_dim=64", "attention_bwd head_dim=128"),
-        *("attention_bwd_kv head_dim=64", "gemm_symmetric", "gemm_symmetric b_layout=kn"),
-        "gemm_symmetric a_layout=km b_layout=kn",
-    )
-)
-"""Shipped kernels whose programs changed after they were measured."""
 NAME = "predicted"
 TARGET = "h200"
 RECORD, LAUNCHES = RESULTS / "calibration.json", RESULTS / "launches.json"
-KERNELS = RESULTS / "shipped.json"
+KERNELS = RESULTS / "shipped.json", RESULTS / "shipped_wide.json"
+"""Of shipped kernels; of one that both have, the second."""
 BARRIERS, STREAMS = RESULTS / "barriers.json", RESULTS / "streams.json"
 LONGER = {"wait": Fraction(80), "handoff": Fraction(6)}
 """Cycles with which experiments on waits agree within 2 %, and other kernels do not
@@ -179,13 +174,13 @@ def orders(record: Record, machine: Machine) -> Iterator[Row]:
 def kernels(record: Record, machine: Machine, specs: Collection[str] = ()) -> Iterator[Row]:
     """Every shipped kernel, or those of ``specs``, of data types of the same speed one."""
     del record
-    there, longer = recorded(KERNELS), with_constants(machine, LONGER)
+    longer = with_constants(machine, LONGER)
     every = [one for one in shipped_experiments(TARGET) if not specs or one.spec in specs]
     by_code = assembled.iterations(assembled.shipped(every, machine), machine)
     for one in every:
         program, kernel = program_of_lock(one, machine)
-        measured = None if one.name in CHANGED else there.measured.get(one.name)
-        cycles = measured and measured.cycles
+        there = record_of(one.name)
+        cycles = there.measured[one.name].cycles if one.name in there.measured else None
         row: Row = {"table": "kernels", "kernel": one.name, "II": program.ii_cycles}
         row |= {"with longer waits": round(of_program(program, kernel, longer).expected)}
         row |= _of_code(by_code.get(one.name), cycles)
@@ -237,6 +232,12 @@ def recorded(path: Path) -> Record:
     return read_record(path.read_text("utf-8"), path.name)
 
 
+def record_of(kernel: str) -> Record:
+    """The latest record that has a shipped kernel, or else the first."""
+    records = [recorded(path) for path in KERNELS]
+    return next((one for one in reversed(records) if kernel in one.measured), records[0])
+
+
 def ran_on(record: Record) -> Machine:
     """The model by which the kernels of ``record`` were scheduled."""
     return machine_from(parse_source(record.model, "the model of a record"))
@@ -250,8 +251,9 @@ def when(record: Record, row: Row) -> Row:
     if row["table"] == "launches" or row.get("constant") in (*SHARED, FAR, BUSY):
         source = recorded(LAUNCHES)
     else:
-        path = {"waits": BARRIERS, "streams": STREAMS, "kernels": KERNELS}.get(row["table"])
+        path = {"waits": BARRIERS, "streams": STREAMS}.get(row["table"])
         source = record if path is None else recorded(path)
+        source = record_of(row["kernel"]) if row["table"] == "kernels" else source
     return {"device": source.device, "measured on": source.date}
 
 

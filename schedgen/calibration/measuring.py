@@ -132,10 +132,14 @@ class _Loaded:
         sizes = {n: s for n, s in one.extents[run].items() if n in there}
         room = {n: max(size, one.manner.within.get(n, 0)) for n, size in sizes.items()}
         tensors = inputs(facts, room, device)
-        for parameter in facts.tensors:
-            if parameter.name in tensors:
-                part = tuple(slice(sizes[extent]) for extent in parameter.extents)
-                tensors[parameter.name] = tensors[parameter.name][part]
+        if room != sizes:
+            tensors = {
+                parameter.name: tensors[parameter.name][
+                    tuple(slice(sizes[e]) for e in parameter.extents)
+                ]
+                for parameter in facts.tensors
+                if parameter.name in tensors
+            }
         for name, values in one.arrays[run].items():
             tensors[name].copy_(torch.tensor(values))
         given = list(tensors.values())

@@ -114,10 +114,10 @@ def _experiment(name: str, one: Locked) -> Experiment:
 
 
 def _along_rows(kernel: Kernel) -> list[str]:
-    """Extents along which rows of tensors lie that are walked row by row, and that output tiles
-    divide.
+    """Extents that output tiles divide and along which rows of a matrix lie that is walked row by
+    row.
     """
     blocks = {axis.extent for axis in kernel.grid} - dict(kernel.parameters).keys()
     walked = {n.name for n in references(kernel.trip_count)} if kernel.trip_count else set[str]()
-    shapes = [argument.shape for argument in kernel.arguments if walked & {*argument.shape[:-1]}]
-    return sorted({shape[-1] for shape in shapes} & blocks)
+    matrices = [argument.shape[-2:] for argument in kernel.arguments if len(argument.shape) > 1]
+    return sorted({along for across, along in matrices if across in walked and along in blocks})

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from schedgen.calibration import measuring
 from schedgen.calibration.experiments import Experiment, Manner
 from schedgen.calibration.measuring import measure
 from schedgen.calibration.preparing import Preparation, prepare
 from schedgen.codegen.facts import Facts, read_facts
+from schedgen.kernels import recording
 from schedgen.kernels.errors import LaunchError
 from tests.schedgen.calibration.gpu import MHZ, FakeGpu, installed
 
@@ -135,3 +138,29 @@ def test_nothing_runs(
     monkeypatch.setattr(measuring.Launcher, "broken", (4, 30, 1000))
     with pytest.raises(LaunchError, match="CUDA error 1"):
         measure(*made, rounds=2)
+
+
+def test_tensors_within_wider_matrices(
+    made: tuple[Preparation, Path], gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have the sizes of the run, and rows as long as those of the matrix."""
+    given: list[Tensor] = []
+
+    class Launcher(measuring.Launcher):  # type: ignore[misc, valid-type]
+        def launch(self, tensors: Sequence[Any], scalars: Sequence[float]) -> None:
+            given.extend(tensors)
+
+    monkeypatch.setattr(measuring, "Launcher", Launcher)
+    monkeypatch.setattr(measuring, "inputs", recording.inputs)
+    (first, *_), folder = made[0].kernels, made[1]
+    tensors = read_facts(folder / first.file).tensors
+    at = next(n for n, parameter in enumerate(tensors) if len(parameter.extents) > 1)
+    parameter = tensors[at]
+    sizes = [first.extents[0][extent] for extent in parameter.extents]
+    wide = {parameter.extents[-1]: sizes[-1] + 64}
+    for within in ({}, wide):
+        one = replace(first, manner=replace(first.manner, within=within))
+        measuring._Loaded(folder, gpu).launch(one, 0)()  # pyright: ignore
+        assert list(given[at].shape) == sizes
+        assert given[at].stride(-2) == sizes[-1] + (64 if within else 0)
+        given.clear()

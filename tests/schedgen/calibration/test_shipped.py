@@ -74,6 +74,23 @@ def test_what_is_measured_is_the_shipped_file(
     assert set(kernel.manner.scalars) == {"most_splits", "split_steps"}
 
 
+@pytest.mark.parametrize(
+    ("name", "within"),
+    [
+        ("gemm", {}),
+        ("gemm b_layout=kn", {"n": 4096}),
+        ("gemm a_layout=km b_layout=kn", {"m": 4096, "n": 4096}),
+        ("attention_fwd head_dim=64", {}),  # head_dim is a parameter of it
+        ("attention_kvcache_combine", {}),  # rows of parts are no rows of what is walked
+    ],
+)
+def test_operands_that_lie_along_columns_are_parts_of_wide_matrices(
+    name: str, within: dict[str, int]
+) -> None:
+    (one,) = shipped_experiments("h200", [name])
+    assert one.manner.within == within
+
+
 def test_predictions_are_of_the_proven_program(shipped: dict[str, Experiment]) -> None:
     found = of_program(*program_of_lock(shipped[SOME[0]], H200), H200)
     assert (found.in_turn, found.in_step) == pytest.approx((512, 512))
