@@ -190,7 +190,7 @@ def show(
 
 
 def specs(json: JsonOption = False) -> None:
-    """List the shipped specs."""
+    """List the shipped specs, and plans of several kernels."""
     from schedgen.cli.show import list_specs
 
     list_specs(json)

@@ -225,21 +225,30 @@ def _is_program(text: str) -> bool:
 
 
 def list_specs(as_json: bool) -> None:
-    """Prints the shipped specs."""
-    from schedgen.spec.reader import read_spec, shipped_specs
+    """Prints the shipped specs, and the shipped plans of several kernels."""
+    from schedgen.spec.plan import read_plan
+    from schedgen.spec.reader import read_spec, shipped_plans, shipped_specs
 
-    found = [(name, read_spec(name).file) for name in shipped_specs()]
+    specs = [(name, read_spec(name).file) for name in shipped_specs()]
+    plans = [(name, read_plan(name).file) for name in shipped_plans()]
     if as_json:
         print_json(
             [
                 {"name": n, "about": f.about, "targets": f.targets, "parameters": [*f.parameters]}
-                for n, f in found
+                | {"calls": calls}
+                for n, f, calls in (
+                    *((name, file, []) for name, file in specs),
+                    *((name, file, [c.call for c in file.calls]) for name, file in plans),
+                )
             ]
         )
         return
-    width = max(len(name) for name, _ in found)
-    for name, file in found:
+    width = max(len(name) for name, _ in (*specs, *plans))
+    for name, file in specs:
         typer.echo(f"{name:{width}} {', '.join(file.targets):12} {file.about}")
+    for name, file in plans:
+        about = f"plan of {len(file.calls)} kernels: {file.about}"
+        typer.echo(f"{name:{width}} {', '.join(file.targets):12} {about}")
 
 
 def list_targets(as_json: bool) -> None:

@@ -122,6 +122,13 @@ def test_lists(command: str) -> None:
     assert all(row["name"] in plain.stdout for row in json.loads(data.stdout))
 
 
+def test_plans_are_listed_behind_specs() -> None:
+    assert "h200         plan of 3 kernels: gradients" in run("specs").stdout
+    rows = {row["name"]: row for row in json.loads(run("specs", "--json").stdout)}
+    assert rows["attention_gradients"]["calls"][1] == "attention_bwd"
+    assert rows["attention_bwd"]["calls"] == []
+
+
 def test_schema_is_json() -> None:
     assert "properties" in json.loads(run("schema").stdout)
 
