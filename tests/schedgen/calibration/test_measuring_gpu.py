@@ -147,7 +147,7 @@ def test_tensors_within_wider_matrices(
     given: list[Tensor] = []
 
     class Launcher(measuring.Launcher):  # type: ignore[misc, valid-type]
-        def launch(self, tensors: Sequence[Any], scalars: Sequence[float]) -> None:
+        def launch(self, tensors: Sequence[Any], scalars: Sequence[float] = ()) -> None:
             given.extend(tensors)
 
     monkeypatch.setattr(measuring, "Launcher", Launcher)
