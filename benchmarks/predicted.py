@@ -16,10 +16,10 @@ machine code*: roles execute what the assembler wrote (`schedgen.cycles`), for w
 compiled; that of all shipped ones takes a quarter of an hour on two cores.
 Measured cycles come from `results/calibration.json` and `results/launches.json`, of the kernels
 that were scheduled by the models in them, and those of shipped kernels from `results/shipped.json`
-and, where that is there, `results/shipped_wide.json`, which `schedgen calibrate --only kernels
---keep` writes: the latter has kernels that changed since, and those whose tiles are 32 or 64
-columns of matrices of 4096. Needs no GPU. Tables that are not named stay as they are in what is
-saved.
+and, for kernels that it has, `results/shipped_wide.json`, which `schedgen calibrate --only kernels
+--keep` writes. The latter is of a part of its list: kernels that changed since, and those whose
+tiles are 32 or 64 columns of matrices of 4096. Needs no GPU. Tables that are not named stay as they
+are in what is saved.
 """
 
 from __future__ import annotations
@@ -253,7 +253,8 @@ def when(record: Record, row: Row) -> Row:
     else:
         path = {"waits": BARRIERS, "streams": STREAMS}.get(row["table"])
         source = record if path is None else recorded(path)
-        source = record_of(row["kernel"]) if row["table"] == "kernels" else source
+    if row["table"] == "kernels":
+        source = record_of(row["kernel"])
     return {"device": source.device, "measured on": source.date}
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from datetime import date
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, cast
@@ -29,7 +30,7 @@ from schedgen.codegen.event_table import (
 )
 from schedgen.codegen.facts import Facts, read_facts
 from schedgen.errors import SchedgenError
-from schedgen.kernels import layouts
+from schedgen.kernels import layouts, turns
 from schedgen.kernels.cache import toolchain
 from schedgen.kernels.errors import DeviceError
 from schedgen.kernels.launcher import DTYPES, Launcher
@@ -69,16 +70,20 @@ def record(
     numbers = [one.number(given_numbers.get(one.name, 1.0)) for one in facts.scalars]
     words = torch.zeros(HEADER + len(table.roles) * ROOM, dtype=torch.int32, device=device)
     words[:HEADER] = torch.tensor([block, ROOM], dtype=torch.int32)
-    given = [*tensors.values(), words]
-    times = {"with_events": _microseconds(launcher, given, numbers)}
+
+    def launch(launcher: Launcher, *more: Tensor) -> None:
+        turns.begin(facts, tensors)
+        launcher.launch([*tensors.values(), *more], numbers)
+
+    times = {"with_events": _microseconds(partial(launch, launcher, words))}
     words[HEADER:].zero_()
-    launcher.launch(given, numbers)
+    launch(launcher, words)
     found = cast("list[int]", words.tolist())
     same = None
     if plain is not None:
         results = [tensors[name] for name in facts.outputs]
         wanted = [tensor.clone() for tensor in results]
-        times["without"] = _microseconds(Launcher(plain, device), given[:-1], numbers)
+        times["without"] = _microseconds(partial(launch, Launcher(plain, device)))
         same = all(torch.equal(a, b) for a, b in zip(results, wanted, strict=True))
     return {
         "event_format": FORMAT,
@@ -162,17 +167,17 @@ def _normal(tensor: Tensor, generator: torch.Generator) -> Tensor:
     return tensor.copy_(wide.normal_(generator=generator))
 
 
-def _microseconds(launcher: Launcher, tensors: list[Tensor], scalars: list[float]) -> float:
+def _microseconds(launch: Callable[[], None]) -> float:
     """Of a launch, the median."""
     for _ in range(_WARM_UP):
-        launcher.launch(tensors, scalars)
+        launch()
     events = [
         (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
         for _ in range(_TIMED)
     ]
     for before, after in events:
         before.record()
-        launcher.launch(tensors, scalars)
+        launch()
         after.record()
     torch.cuda.synchronize()
     return round(1000 * median(before.elapsed_time(after) for before, after in events), 2)

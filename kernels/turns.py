@@ -24,6 +24,14 @@ def zeros(facts: Facts, extents: Mapping[str, int], like: Tensor) -> dict[str, T
     }
 
 
+def begin(facts: Facts, tensors: Mapping[str, Tensor]) -> None:
+    """Zeros again, in the arrays of turns among ``tensors``: a launch leaves other numbers, with
+    which the next one would wait for ever.
+    """
+    for name, *_ in facts.turns:
+        tensors[name].zero_()
+
+
 @cache
 def _words(
     of: tuple[tuple[str, int], ...], trips: str, extents: tuple[tuple[str, int], ...]

@@ -19,12 +19,6 @@ from schedgen.kernels.newton_schulz.elementwise import shifted
 
 _linalg: Any = torch.linalg
 """Its stubs name no types."""
-_BESIDE = 16 << 20
-"""Bytes of as many matrices of n x n as have products side by side; a single one always has them.
-Two products of a batch are at different matrices, and more of those have no room in L2: on an H200
-they take less one after the other, 6.8 % with 16 x 2048 x 7168, 2.9 % with 4 x 2048 x 7168 and
-16 x 1024 x 8192; with 8 x 1024 x 4096 it is the same (28 November, by a script that is not in the
-repository)."""
 
 
 def standard(x: Tensor, steps: Sequence[Step], products: Products) -> Tensor:
@@ -52,8 +46,6 @@ def gram(
 
     ``r`` is X X^T, if it is known.
     """
-    batch, n, _ = x.shape
-    beside = batch == 1 or batch * n * n * x.element_size() <= _BESIDE
     q: Tensor | None = None
     z: Tensor | None = None
     for number, (a, b, c) in enumerate(steps):
@@ -66,10 +58,7 @@ def gram(
             q = r = z = None
         else:  # the next R and the next Q need R and Z, and not each other
             following = partial(_following, r, z, a, steps[number + 1], products)
-            if beside:
-                (r, z), q = products.together(x.device, following, factor)
-            else:
-                (r, z), q = following(), factor()
+            (r, z), q = products.together(z, following, factor)
     return x
 
 

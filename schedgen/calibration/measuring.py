@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,13 +19,15 @@ from statistics import median, quantiles
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from schedgen.calibration.clocks import Clocks
 from schedgen.calibration.preparing import Preparation, Prepared
 from schedgen.calibration.timing import Run, Timed
 from schedgen.codegen.compiling import CompileError
-from schedgen.codegen.facts import read_facts
+from schedgen.codegen.facts import Facts, read_facts
 from schedgen.errors import SchedgenError
+from schedgen.kernels import turns
 from schedgen.kernels.cache import compiled, toolchain
 from schedgen.kernels.launcher import Launcher
 from schedgen.kernels.recording import check_device, inputs
@@ -130,20 +132,29 @@ class _Loaded:
         numbers = [scalar.number(said.get(scalar.name, 1.0)) for scalar in facts.scalars]
         there = {extent for parameter in facts.tensors for extent in parameter.extents}
         sizes = {n: s for n, s in one.extents[run].items() if n in there}
-        room = {n: max(size, one.manner.within.get(n, 0)) for n, size in sizes.items()}
-        tensors = inputs(facts, room, device)
-        if room != sizes:
-            tensors = {
-                parameter.name: tensors[parameter.name][
-                    tuple(slice(sizes[e]) for e in parameter.extents)
-                ]
-                for parameter in facts.tensors
-                if parameter.name in tensors
-            }
+        tensors = _tensors(facts, sizes, one.manner.within, device)
         for name, values in one.arrays[run].items():
             tensors[name].copy_(torch.tensor(values))
         given = list(tensors.values())
-        return lambda: launcher.launch(given, numbers)
+
+        def again() -> None:
+            turns.begin(facts, tensors)
+            launcher.launch(given, numbers)
+
+        return again
+
+
+def _tensors(
+    facts: Facts, sizes: Mapping[str, int], within: Mapping[str, int], device: torch.device
+) -> dict[str, Tensor]:
+    """Of these sizes, as parts of those that have sizes ``within`` which they are."""
+    if not within:
+        return inputs(facts, sizes, device)
+    tensors = inputs(facts, {**sizes, **within}, device)
+    for parameter in facts.tensors:
+        part = tuple(slice(sizes[extent]) for extent in parameter.extents)
+        tensors[parameter.name] = tensors[parameter.name][part]
+    return tensors
 
 
 def _measure(one: Prepared, beside: Prepared | None, loaded: _Loaded, rounds: int) -> Measured:

@@ -6,11 +6,10 @@ from collections.abc import Collection, Iterator
 from functools import cache
 
 from schedgen.calibration.experiments import Experiment, Manner
-from schedgen.calibration.sizing import extents
+from schedgen.calibration.sizing import extents, walks
 from schedgen.driver.lock_file import Locked, every, locked
 from schedgen.elements import whole_scalars
 from schedgen.errors import SchedgenError
-from schedgen.expressions import references
 from schedgen.kernel import Kernel
 from schedgen.machine import Machine
 from schedgen.program.model import Program
@@ -118,6 +117,6 @@ def _along_rows(kernel: Kernel) -> list[str]:
     row.
     """
     blocks = {axis.extent for axis in kernel.grid} - dict(kernel.parameters).keys()
-    walked = {n.name for n in references(kernel.trip_count)} if kernel.trip_count else set[str]()
+    walked = walks(kernel)
     matrices = [argument.shape[-2:] for argument in kernel.arguments if len(argument.shape) > 1]
     return sorted({along for across, along in matrices if across in walked and along in blocks})

@@ -82,7 +82,7 @@ def extents(kernel: Kernel, trips: int, sizes: Mapping[str, int] | None = None) 
     """
     steps = {p.extent: p.step for o in kernel.operations for p in o.places if p.step}
     blocks = {axis.extent: axis.block for axis in kernel.grid}
-    walked = {n.name for n in references(kernel.trip_count)} if kernel.trip_count else set[str]()
+    walked = walks(kernel)
     own = dict(kernel.parameters).keys() - walked  # of those that are walked it has a nominal size
     given = dict(sizes or {})
     found = default_extents(kernel, given)
@@ -98,6 +98,11 @@ def extents(kernel: Kernel, trips: int, sizes: Mapping[str, int] | None = None) 
     chosen = {name: found[name] for name in (walked | blocks.keys()) & found.keys() - own}
     ones = {one.of: 1 for one in kernel.ragged}
     return default_extents(kernel, {**chosen, **ones, **given})
+
+
+def walks(kernel: Kernel) -> set[str]:
+    """Extents that the main loop goes along."""
+    return {n.name for n in references(kernel.trip_count)} if kernel.trip_count else set()
 
 
 def arrays_of(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, list[Any]]:

@@ -229,26 +229,24 @@ def list_specs(as_json: bool) -> None:
     from schedgen.spec.plan import read_plan
     from schedgen.spec.reader import read_spec, shipped_plans, shipped_specs
 
-    specs = [(name, read_spec(name).file) for name in shipped_specs()]
     plans = [(name, read_plan(name).file) for name in shipped_plans()]
+    found = [
+        *((name, read_spec(name).file, list[str]()) for name in shipped_specs()),
+        *((name, file, [one.call for one in file.calls]) for name, file in plans),
+    ]
     if as_json:
         print_json(
             [
                 {"name": n, "about": f.about, "targets": f.targets, "parameters": [*f.parameters]}
                 | {"calls": calls}
-                for n, f, calls in (
-                    *((name, file, []) for name, file in specs),
-                    *((name, file, [c.call for c in file.calls]) for name, file in plans),
-                )
+                for n, f, calls in found
             ]
         )
         return
-    width = max(len(name) for name, _ in (*specs, *plans))
-    for name, file in specs:
-        typer.echo(f"{name:{width}} {', '.join(file.targets):12} {file.about}")
-    for name, file in plans:
-        about = f"plan of {len(file.calls)} kernels: {file.about}"
-        typer.echo(f"{name:{width}} {', '.join(file.targets):12} {about}")
+    width = max(len(name) for name, *_ in found)
+    for name, file, calls in found:
+        plan = f"plan of {len(calls)} kernels: " if calls else ""
+        typer.echo(f"{name:{width}} {', '.join(file.targets):12} {plan}{file.about}")
 
 
 def list_targets(as_json: bool) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 from schedgen.benchmarks.timing import Run, eagerly, error, in_graphs, in_turns, warm
 from schedgen.codegen.compiling import CompileError
 from schedgen.codegen.facts import Facts, read_facts
+from schedgen.kernels import turns
 from schedgen.kernels.cache import compiled, toolchain
 from schedgen.kernels.errors import DeviceError, KernelError, LaunchError
 from schedgen.kernels.launcher import architecture, multiprocessors
@@ -93,16 +95,18 @@ class GpuBench:
         """
         made: dict[str, tuple[Run, list[Tensor]]] = {}
         tensors: dict[str, Tensor] = {}
+
+        def run(kernel: GeneratedKernel, given: list[Tensor | float]) -> None:
+            turns.begin(kernel.facts, tensors)
+            kernel(*given)
+
         for name, kernel in self._kernels.items():
             facts = kernel.facts
-            tensors = tensors or inputs(facts, _extents(facts, shape), self._gpu)
+            if not tensors:
+                tensors.update(inputs(facts, _extents(facts, shape), self._gpu))
             numbers = [shape[scalar.name] for scalar in facts.scalars]
             given = [*(tensors[p.name] for p in facts.tensors), *numbers]
-
-            def run(kernel: GeneratedKernel = kernel, given: list[Tensor | float] = given) -> None:
-                kernel(*given)
-
-            made[name] = run, [tensors[output] for output in facts.outputs]
+            made[name] = partial(run, kernel, given), [tensors[output] for output in facts.outputs]
         return made
 
     def _tried(self, name: str, run: Run, results: list[Tensor], wanted: list[Tensor]) -> str:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from schedgen.kernels import polar
-from schedgen.kernels.newton_schulz import backends, iterations, streams
+from schedgen.kernels.newton_schulz import backends, streams
 from schedgen.kernels.newton_schulz.backends import GeneratedProducts, TorchProducts
 from tests.kernels.newton_schulz.test_polar import GAUSSIAN, error
 
@@ -139,8 +139,9 @@ def test_which_products_fork(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(backends.streams, "together", together)
     for products in (GeneratedProducts(), GeneratedProducts(beside=False), TorchProducts()):
-        assert products.together(GPU, lambda: 1, lambda: torch.ones(1)) == (1, torch.ones(1))
-    assert forks == [GPU]
+        found = products.together(torch.ones(1, 4, 4), lambda: 1, lambda: torch.ones(1))
+        assert found == (1, torch.ones(1))
+    assert forks == [CPU]
 
 
 def test_polar_forks_where_q_and_r_go_on(
@@ -178,7 +179,7 @@ def test_large_batches_do_not_fork(launches: list[str], monkeypatch: pytest.Monk
     x = torch.randn(2, 64, 200)
     expected = polar(x, restarts=(2,), backend="generated")
     assert len(forks) == 3
-    monkeypatch.setattr(iterations, "_BESIDE", 2 * 64 * 64 * 2 - 1)
+    monkeypatch.setattr(backends, "_BESIDE", 2 * 64 * 64 * 2 - 1)
     assert torch.equal(polar(x, restarts=(2,), backend="generated"), expected)
     assert len(forks) == 3
     polar(x[0], restarts=(2,), backend="generated")
