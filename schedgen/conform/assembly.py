@@ -27,6 +27,7 @@ KINDS = (
     ("SYNCS.EXCH", "init"),
     ("SYNCS.PHASECHK.TRANS64.TRYWAIT", "wait"),
     ("SYNCS.ARRIVE.TRANS64.ART0", "arrive"),
+    ("SYNCS.ARRIVE.TRANS64.A1T0", "arrive"),  # of one, as CUDA 13's assembler writes it
     ("SYNCS.ARRIVE.TRANS64", "expect"),
     ("UTMALDG", "load"),
     ("UTMASTG", "store"),

@@ -31,6 +31,13 @@ def test_listing() -> None:
     assert [entry.kind for entry in of_listing(LISTING)] == KINDS
 
 
+def test_arrivals_as_another_assembler_writes_them() -> None:
+    """That of CUDA 13 has a form for arrivals of one."""
+    other = LISTING.replace("ART0 RZ, [R3+UR17+0x50], R0", "A1T0 RZ, [R3+UR17+0x50], RZ")
+    assert other != LISTING
+    assert [entry.kind for entry in of_listing(other)] == KINDS
+
+
 def test_same_order_and_second_tests() -> None:
     found = ordered(_entries(*KINDS[:-1]), list(of_listing(LISTING)))
     assert (found.same, found.moved, found.added) == (len(KINDS) - 1, (), ())
