@@ -9,7 +9,7 @@ from schedgen.calibration.experiments import Experiment, Manner
 from schedgen.calibration.sizing import extents, walks
 from schedgen.driver.lock_file import Locked, every, locked
 from schedgen.elements import whole_scalars
-from schedgen.errors import SchedgenError
+from schedgen.errors import SchedgenError, suggest
 from schedgen.kernel import Kernel
 from schedgen.machine import Machine
 from schedgen.program.model import Program
@@ -36,14 +36,18 @@ def shipped_experiments(target: str, names: Collection[str] = ()) -> tuple[Exper
     output tile; of data types of the same speed one.
 
     They are called as their spec, with all settings that the lock has but for bf16. Raises
-    SchedgenError: there are none, or what is installed would make other ones.
+    SchedgenError: there are none, or none of a name, or what is installed would make other ones.
     """
-    found = tuple(
-        _experiment(name, kernel) for name, kernel in _kernels(target) if not names or name in names
-    )
-    if not found:
+    there = dict(_kernels(target))
+    if not there:
         raise SchedgenError(f"no kernels are shipped for {target}; fix: --target h200, or b200")
-    return found
+    for name in names:
+        if name not in there:
+            raise SchedgenError(
+                f"--kernel '{name}': no such kernel is shipped for {target}; "
+                f"{suggest(name, there) or 'fix: a spec and its settings, as in a record'}"
+            )
+    return tuple(_experiment(name, there[name]) for name in there if not names or name in names)
 
 
 def of_lock(one: Experiment, machine: Machine) -> tuple[str, str, Kernel]:

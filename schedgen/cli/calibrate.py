@@ -26,9 +26,10 @@ _NAMES, _CONSTANTS = 46, 20
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Which experiments, ``only`` those about iterations, launches or kernels, and where things
-    are: ``prepare`` is to get kernels, ``run`` has them; ``record`` was measured before, ``keep``
-    is to get what is measured now, and ``output`` the model.
+    """Which experiments, ``only`` those about iterations, launches or kernels, of the latter those
+    of ``kernels`` if there are any, and where things are: ``prepare`` is to get kernels, ``run``
+    has them; ``record`` was measured before, ``keep`` is to get what is measured now, and
+    ``output`` the model.
     """
 
     experiments: Path | None = None
@@ -38,6 +39,7 @@ class Files:
     record: Path | None = None
     keep: Path | None = None
     output: Path | None = None
+    kernels: tuple[str, ...] = ()
 
 
 def run_calibrate(
@@ -96,6 +98,8 @@ def _calibrate(
     machine = read_machine(target)
     if files.only == "kernels" and files.experiments is not None:
         raise SchedgenError("--only kernels are shipped ones; fix: leave --experiments away")
+    if files.kernels and files.only != "kernels":
+        raise SchedgenError("--kernel names shipped kernels; fix: --only kernels beside it")
     if files.prepare is not None:
         made = prepare(_experiments(machine, files), target, files.prepare, progress)
         return [_ready(len(made.kernels), files.prepare)]
@@ -155,7 +159,7 @@ def _experiments(machine: Machine, files: Files) -> list[Any]:
     from schedgen.calibration.shipped import shipped_experiments
 
     if files.only == "kernels":
-        return list(shipped_experiments(machine.name))
+        return list(shipped_experiments(machine.name, files.kernels))
     experiments = read_experiments(files.experiments, files.only)
     if not experiments:
         raise SchedgenError("there are no such experiments; fix: leave --only away")

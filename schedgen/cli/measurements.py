@@ -48,6 +48,12 @@ def calibrate(
             "iterations, launches.",
         ),
     ] = None,
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kernel", metavar="NAME", help="With --only kernels: this one; repeatable."
+        ),
+    ] = None,
     prepare: Annotated[
         Path | None,
         typer.Option("--prepare", metavar="DIR", help="Only emit the kernels into this folder."),
@@ -74,7 +80,8 @@ def calibrate(
     """
     from schedgen.cli.calibrate import Files, run_calibrate
 
-    files = Files(experiments, only.value if only else "", prepare, run, record, keep, output)
+    about, names = only.value if only else "", tuple(kernel or ())
+    files = Files(experiments, about, prepare, run, record, keep, output, names)
     with Ticker() as ticker:
         status = run_calibrate(target, files, write, ticker, as_json=json)
     raise typer.Exit(status)

@@ -50,6 +50,11 @@ def test_all_but_other_types_of_the_same_speed(monkeypatch: pytest.MonkeyPatch) 
         shipped_experiments("mine")
 
 
+def test_a_kernel_of_another_name() -> None:
+    with pytest.raises(SchedgenError, match="--kernel 'gemm tile_n=12'.*did you mean 'gemm tile_n"):
+        shipped_experiments("h200", ["gemm", "gemm tile_n=12"])
+
+
 @pytest.mark.parametrize("name", SOME)
 def test_one_output_tile_and_more_iterations(name: str, shipped: dict[str, Experiment]) -> None:
     one = shipped[name]

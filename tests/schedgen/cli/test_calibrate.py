@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from schedgen.calibration import measuring
 from schedgen.calibration.measuring import Measured, Record, as_json, read_record
+from schedgen.calibration.preparing import prepared
 from schedgen.cli.app import app
 from schedgen.kernels import recording
 from schedgen.machine_file import machine_text, read_machine
@@ -157,6 +158,20 @@ def test_shipped_kernels_are_no_list_of_experiments(files: Path) -> None:
     status, text = calibrate(files, "--only", "kernels")
     assert status == 2
     assert "--only kernels are shipped ones; fix: leave --experiments away" in text
+
+
+def test_names_are_of_shipped_kernels(files: Path) -> None:
+    status, text = calibrate(files, "--kernel", "gemm", "--only", "iterations")
+    assert status == 2
+    assert "--kernel names shipped kernels; fix: --only kernels beside it" in text
+
+
+def test_one_shipped_kernel(tmp_path: Path) -> None:
+    options = ["--only", "kernels", "--kernel", "gemm tile_n=128", "--prepare", str(tmp_path)]
+    run = RUN.invoke(app, ["calibrate", *options])
+    assert run.exit_code == 0, run.output
+    (one,) = prepared(tmp_path).kernels
+    assert one.name == "gemm tile_n=128"
 
 
 def test_nothing_is_fitted_to_shipped_kernels(files: Path) -> None:
