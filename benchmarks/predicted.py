@@ -16,10 +16,12 @@ machine code*: roles execute what the assembler wrote (`schedgen.cycles`), for w
 compiled; that of all shipped ones takes a quarter of an hour on two cores.
 Measured cycles come from `results/calibration.json` and `results/launches.json`, of the kernels
 that were scheduled by the models in them, and those of shipped kernels from `results/shipped.json`
-and, for kernels that it has, `results/shipped_wide.json`, which `schedgen calibrate --only kernels
---keep` writes. The latter is of a part of its list: kernels that changed since, and those whose
-tiles are 32 or 64 columns of matrices of 4096. Needs no GPU. Tables that are not named stay as they
-are in what is saved.
+and, for kernels that they have, `results/shipped_wide.json` and `results/shipped_ordered.json`,
+which `schedgen calibrate --only kernels --keep` writes. These are of parts of its list: kernels
+that changed since and those whose tiles are 32 or 64 columns of matrices of 4096, and gradients
+that are added in turns. Needs no GPU, but the assembler that made what was measured, CUDA 13's
+(`nvidia-cutlass-dsl-libs-cu13` in place of `-cu12`), since machine code differs. Tables that are
+not named stay as they are in what is saved.
 """
 
 from __future__ import annotations
@@ -58,8 +60,8 @@ from schedgen.tuning.shapes import complete
 NAME = "predicted"
 TARGET = "h200"
 RECORD, LAUNCHES = RESULTS / "calibration.json", RESULTS / "launches.json"
-KERNELS = RESULTS / "shipped.json", RESULTS / "shipped_wide.json"
-"""Of shipped kernels; of one that both have, the second."""
+KERNELS = tuple(RESULTS / f"shipped{part}.json" for part in ("", "_wide", "_ordered"))
+"""Of shipped kernels; of one that several have, the last."""
 BARRIERS, STREAMS = RESULTS / "barriers.json", RESULTS / "streams.json"
 LONGER = {"wait": Fraction(80), "handoff": Fraction(6)}
 """Cycles with which experiments on waits agree within 2 %, and other kernels do not

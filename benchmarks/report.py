@@ -12,6 +12,8 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("schedgen", "ortools", "z3-solver", "numpy", "torch", "nvidia-cutlass-dsl")
+ASSEMBLERS = ("nvidia-cutlass-dsl-libs-cu12", "nvidia-cutlass-dsl-libs-cu13")
+"""Packages that bring the DSL's assembler, of which there is one: machine code differs with it."""
 
 
 def require_gpu() -> None:
@@ -31,11 +33,12 @@ def environment() -> dict[str, str]:
         "python": platform.python_version(),
         "cores": str(os.cpu_count()),
     }
-    for package in PACKAGES:
+    for package in (*PACKAGES, *ASSEMBLERS):
         try:
             found[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
+            if package in PACKAGES:
+                found[package] = "not installed"
     if "torch" in sys.modules and sys.modules["torch"].cuda.is_available():
         found["gpu"] = sys.modules["torch"].cuda.get_device_name()
     return found

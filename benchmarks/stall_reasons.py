@@ -47,7 +47,7 @@ def main() -> None:
     if options.run:
         _run(options.run, options.names)
         return
-    kernels = list(_kernels(options.source))
+    kernels = list(kernels_of(options.source))
     if len(kernels) != len(options.names):
         raise SystemExit(f"{options.source} has {len(kernels)} kernels, named: {options.names}")
     where = {"table": "stalls", "device": options.gpu, "measured on": options.date}
@@ -94,7 +94,7 @@ def _run(folder: Path, names: Sequence[str]) -> None:
         torch.cuda.profiler.stop()
 
 
-def _kernels(path: Path) -> Iterator[list[Row]]:
+def kernels_of(path: Path) -> Iterator[list[Row]]:
     """The instructions of each kernel of a file."""
     found: list[Row] | None = None
     head: list[str] = []
@@ -113,15 +113,15 @@ def _kernels(path: Path) -> Iterator[list[Row]]:
 
 
 def _shares(kernel: Sequence[Row]) -> dict[str, Any]:
-    loop = _loop(kernel)
-    samples = sum(_number(row, "# Samples") for row in loop)
+    loop = loop_of(kernel)
+    samples = sum(number(row, "# Samples") for row in loop)
     counts: Counter[str] = Counter()
     left, first = 0.0, 0.0
     for row in loop:
-        of = Counter({k: sum(_number(row, f"stall_{r}") for r in KINDS[k]) for k in KINDS})
+        of = Counter({k: sum(number(row, f"stall_{r}") for r in KINDS[k]) for k in KINDS})
         counts += of
-        if _opcode(row) in PRODUCTS:
-            waits = max(_number(row, "# Samples") - sum(of.values()), 0)
+        if opcode(row) in PRODUCTS:
+            waits = max(number(row, "# Samples") - sum(of.values()), 0)
             left += waits
             first += waits if _first_of_registers(row, loop) else 0
     shares = {kind: f"{counts[kind] / samples:.0%}" for kind in KINDS}
@@ -134,9 +134,9 @@ def _shares(kernel: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _loop(kernel: Sequence[Row]) -> list[Row]:
-    often = [_number(row, "Instructions Executed") for row in kernel]
-    products = [n for row, n in zip(kernel, often, strict=True) if _opcode(row) in PRODUCTS]
+def loop_of(kernel: Sequence[Row]) -> list[Row]:
+    often = [number(row, "Instructions Executed") for row in kernel]
+    products = [n for row, n in zip(kernel, often, strict=True) if opcode(row) in PRODUCTS]
     top = max(often)
     most = (
         max(products) if products else Counter(n for n in often if n > top / 5).most_common(1)[0][0]
@@ -146,7 +146,7 @@ def _loop(kernel: Sequence[Row]) -> list[Row]:
 
 def _first_of_registers(row: Row, loop: Sequence[Row]) -> bool:
     """Whether it multiplies a left operand in registers, and the product before it does not."""
-    products = [one for one in loop if _opcode(one) in PRODUCTS]
+    products = [one for one in loop if opcode(one) in PRODUCTS]
     before = products[products.index(row) - 1]
     return _of_registers(row) and (not _of_registers(before) or before is row)
 
@@ -156,12 +156,12 @@ def _of_registers(row: Row) -> bool:
     return len(operands) > 1 and operands[1].strip().startswith("R") and "RZ" not in operands[1]
 
 
-def _opcode(row: Row) -> str:
+def opcode(row: Row) -> str:
     words = [word for word in row["Source"].split() if not word.startswith("@")]
     return words[0].partition(".")[0] if words else ""
 
 
-def _number(row: Row, column: str) -> float:
+def number(row: Row, column: str) -> float:
     try:
         return float(row.get(column) or 0)
     except ValueError:

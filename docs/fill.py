@@ -203,6 +203,14 @@ PARTS: dict[str, Callable[[], str]] = {
         ),
         "stalls",
     ),
+    "sampled": lambda: measured_table(
+        "sampled", ("kernel", "instruction", "sampled", "predicted", "more", "mostly"), "sampled"
+    ),
+    "stretched": lambda: measured_table(
+        "stretched",
+        ("kernel", "instructions", "written", "taken", "stretched", "dispatch"),
+        "stretched",
+    ),
     "predicted-launches": lambda: measured_table(
         "predicted",
         ("experiment", "of", "measured", "predicted", "off", "in turn", "in step", "MHz"),
@@ -261,6 +269,7 @@ PARTS: dict[str, Callable[[], str]] = {
         ),
     ),
     "compiled": compiled_tables.compiled,
+    "compiled-problems": compiled_tables.problems,
     "cycles": lambda: gpu_table(
         "cycles",
         (

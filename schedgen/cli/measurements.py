@@ -50,9 +50,7 @@ def calibrate(
     ] = None,
     kernel: Annotated[
         list[str] | None,
-        typer.Option(
-            "--kernel", metavar="NAME", help="With --only kernels: this one; repeatable."
-        ),
+        typer.Option("--kernel", metavar="NAME", help="With --only kernels: this one; repeatable."),
     ] = None,
     prepare: Annotated[
         Path | None,

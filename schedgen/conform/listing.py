@@ -25,8 +25,10 @@ PRODUCTS = ("HGMMA", "QGMMA")
 _ENDS = ("EXIT", "RET", "KILL")
 _SCOREBOARDS = 6
 _SPIN = 12
-_OF_SPIN = ("SYNCS", "NANOSLEEP", "BRA", "IMAD", "MOV", "NOP", "R2UR", "LEA")
+_OF_SPIN = ("SYNCS", "NANOSLEEP", "BRA", "IMAD", "MOV", "NOP", "R2UR", "LEA", "SHF")
 """A loop that waits for a barrier has fewer instructions, and no others."""
+_WORD_OF_TURN, _OF_TURN = "LDG.E.STRONG", ("LDG", "CCTL", "ISETP", "BRA", "NANOSLEEP")
+"""A loop that waits for a word in global memory, such as whose turn it is, reads it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class Listing:
 
     def turns(self) -> list[list[Machine]]:
         """What each turn of the innermost loops executes, by address: instructions that some turns
-        leave out are not among them. Loops that do nothing but ask a barrier again are none.
+        leave out are not among them. Loops that do nothing but wait are none.
         """
         blocks = self._blocks()
         graph = self._graph(blocks)
@@ -181,7 +183,9 @@ def _control(word: int) -> Control:
 
 
 def _asks(turn: Sequence[Machine]) -> bool:
-    """Whether a loop does nothing but wait for a barrier."""
+    """Whether a loop does nothing but wait for a barrier, or for a word in global memory."""
+    if any(one.name.startswith(_WORD_OF_TURN) for one in turn):
+        return all(one.opcode in _OF_TURN for one in turn)
     return (
         len(turn) < _SPIN
         and any(one.opcode == "SYNCS" for one in turn)

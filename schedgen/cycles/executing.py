@@ -27,14 +27,16 @@ from schedgen.program.operations import Engine
 
 _AT_HAND = 256
 """Instructions of a loop of which a warp need not wait for one."""
+_COLUMN = 0.5
+"""Cycles of tensor cores for a column of a product, if nothing else binds it."""
 ISSUING, SCOREBOARDS, UNITS, PRODUCTS = "issuing", "results", "units", "tensor cores"
 """What a role's cycles go into, beside waits for a barrier or an operation."""
 
 
 @dataclass
 class _Multiplying:
-    """Products of an operation that are to be issued: how many, how many are left, cycles of
-    each.
+    """Products of an operation that are to be issued: how many, how many are left, cycles of each,
+    and the shares of shared memory and of the tensor cores' rate that they take.
     """
 
     event: int
@@ -42,13 +44,14 @@ class _Multiplying:
     left: int
     cycles: float
     shared: float
+    rate: float
 
 
 @dataclass
 class _Role:
     """Where a role is: ``todo`` are the instructions before its next step, last first; ``asked``:
     when it knows the answer of a barrier, and which scoreboard has it; ``apart``: its warps do not
-    multiply together; ``long``: not all instructions of a turn are at hand.
+    multiply together; ``long``: not all instructions of a ``turn`` are at hand.
     """
 
     before: list[list[Priced]]
@@ -57,6 +60,7 @@ class _Role:
     warps: int
     apart: bool
     long: bool
+    turn: list[Priced]
     place: int = 0
     todo: list[Priced] = field(default_factory=list[Priced])
     scoreboards: list[float] = field(default_factory=lambda: [0.0] * 6)
@@ -85,7 +89,7 @@ class Executed(Contended):
         super().__init__(program, machine, "in turn", "high", (trips,))
         self.says = prices(machine)
         fence = float(machine.value(FENCE))
-        self.scheduler = Scheduler(self.says, self._later)
+        self.scheduler = Scheduler(self.says)
         self.roles = {
             role.name: _role(code[role.name], len(role.loop), role.warps, self.says, fence)
             for role in program.roles
@@ -181,8 +185,10 @@ class Executed(Contended):
         free = self._free(name, one)
         role.spent[SCOREBOARDS] += free - self.clock[name]
         role.spent[PRODUCTS if one.multiplies else UNITS] += time - free
+        slower = 1.0 if one.multiplies else self.scheduler.slower(time)
         begin = self.scheduler.issue(one, time, role.warps, apart=role.apart)
         role.last = time
+        self._issued(name, one, time)
         if one.multiplies and role.multiplying is not None:
             self._multiply(name, role.multiplying, time)
         if one.asks:
@@ -193,19 +199,19 @@ class Executed(Contended):
             role.scoreboards[one.reads] = max(role.scoreboards[one.reads], begin + one.read)
         stall = max(one.stall, self.says.product) if one.multiplies else one.stall
         stall += self.says.fetch if role.long else 0.0
+        stall *= slower
         role.spent[ISSUING] += stall
         self.clock[name] = time + stall
 
+    def _issued(self, name: str, one: Priced, time: float) -> None:
+        """For those who want to know when each instruction is issued."""
+
     def _multiply(self, name: str, of: _Multiplying, time: float) -> None:
         of.left -= 1
-        completion = self.case.completion[of.event] if of.left == 0 else -1
-        end = self.scheduler.multiply(time, of.cycles, of.shared, completion, name)
+        end = self.scheduler.multiply(time, of.cycles, of.shared, of.rate, name)
         if of.left == 0:
-            self.needed[completion] = end + self.says.end
+            self.needed[self.case.completion[of.event]] = end + self.says.end
             self.roles[name].multiplying = None
-
-    def _later(self, completion: int, by: float) -> None:
-        self.needed[completion] += by
 
     def _time(self, index: int, gated: bool = True) -> float:
         event = self.case.events[index]
@@ -258,7 +264,11 @@ class Executed(Contended):
             units = dict(operation.units)
             longest = max(units.get(unit, 0) for unit in ("TENSOR", "SMEM"))
             shared = units.get("SMEM", 0) / max(longest, 1)
-            role.multiplying = _Multiplying(index, products, products, longest / products, shared)
+            cycles = longest / products
+            rate = sum(one.columns for one in own) * _COLUMN / max(longest, 1)
+            role.multiplying = _Multiplying(
+                index, products, products, cycles, shared, min(rate, 1.0)
+            )
             self.needed[self.case.completion[index]] = inf
         elif operation.engine.asynchronous:
             issued = self.clock[event.role]
@@ -279,4 +289,4 @@ def _role(code: Matched, steps: int, warps: int, says: Prices, fence: float) -> 
         own[step] += made[begin : part.end]
         at = part.end
     apart = not any(one.multiplies for one in made)
-    return _Role(before, own, made[at:], warps, apart, len(made) > _AT_HAND)
+    return _Role(before, own, made[at:], warps, apart, len(made) > _AT_HAND, made)

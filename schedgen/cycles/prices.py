@@ -23,6 +23,8 @@ from schedgen.machine import Machine
 _PREFIX = "code_"
 _WIDTH = re.compile(r"\.(64|128)\b")
 _MATRICES = re.compile(r"\.(2|4)$")
+_COLUMNS = re.compile(r"\.64x(\d+)x")
+"""Of a product's result."""
 _OF_REGISTERS = re.compile(r"\s*R\d+, R\d+")
 """Operands of a product whose left one is in registers."""
 
@@ -44,6 +46,8 @@ class Unit(StrEnum):
 QUEUED = (Unit.SHARED, Unit.BARRIER, Unit.FENCE)
 """Units of the SM: instructions wait in a queue for them, and their warp goes on."""
 FLOATING = (Unit.FMA, Unit.HEAVY)
+FIXED = (Unit.ALU, *FLOATING)
+"""Units whose instructions take as long as the assembler knows."""
 
 _ALU = frozenset(
     (
@@ -80,11 +84,10 @@ class Prices:
         queue: products that a scheduler takes before the first of them is complete.
         begin, end: from when a product is issued, at the earliest, until tensor cores begin it, and
             from when they are done until a warp that waits goes on.
-        alu_beside, special_beside: an instruction of ALU or of the integer half of FMA, and a
-            special function, while tensor cores work.
-        alu_among: the first, where instructions of FMA come in between.
-        push: by which an instruction of FMA delays the products that tensor cores work on, and one
-            of ALU that comes behind it.
+        frozen: share of cycles for which a scheduler stands still while tensor cores work at their
+            rate and its warps compute.
+        close: since the last instruction that reads registers of every lane, until which they do.
+        special_beside: a special function while tensor cores work.
     """
 
     ask: float
@@ -105,10 +108,9 @@ class Prices:
     queue: float
     begin: float
     end: float
-    alu_beside: float
-    alu_among: float
+    frozen: float
+    close: float
     special_beside: float
-    push: float
 
 
 FENCE = "proxy_fence"
@@ -145,6 +147,8 @@ class Priced:
     multiplies: bool = False
     registers: bool = False
     """It multiplies a left operand in registers."""
+    columns: int = 0
+    """Of a product's result."""
     asks: bool = False
     each: bool = False
 
@@ -156,6 +160,7 @@ def priced(one: Instruction, says: Prices, fence: float, *, last: bool = False) 
     opcode = one.opcode
     if opcode == "SYNCS" and one.guarded and "ARRIVE" not in one.name:
         unit, latency = None, 0.0  # asked again where the first answer was no
+    shape = _COLUMNS.search(one.name)
     stall = max(one.control.stall, 1)
     if last and opcode == "BRA":
         stall += round(says.branch)
@@ -171,6 +176,7 @@ def priced(one: Instruction, says: Prices, fence: float, *, last: bool = False) 
         one.control.reads,
         one.control.waits,
         multiplies=opcode in PRODUCTS,  # what only closes a group goes the same way
+        columns=int(shape[1]) if opcode in PRODUCTS and shape else 0,
         registers=opcode in PRODUCTS and bool(_OF_REGISTERS.match(one.operands)),
         asks="TRYWAIT" in one.name,
         each=each,

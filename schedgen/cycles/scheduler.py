@@ -3,51 +3,50 @@ meanwhile.
 
 Tensor cores take products in the order in which they are issued, whoever issues them, and at most
 some at a time: a warp waits before one that there is no room for. They share the register file with
-other instructions, and shared memory: ALU, special functions and accesses go on more slowly while
-they work, and what reads three registers keeps them waiting.
+other instructions, and shared memory. While they work and warps compute, the scheduler stands still
+for a share of all cycles: nothing is issued, and stalls that the assembler wrote do not go on.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
-from schedgen.cycles.prices import FLOATING, QUEUED, Priced, Prices, Unit
+from schedgen.cycles.prices import FIXED, FLOATING, QUEUED, Priced, Prices, Unit
 
 _DEEP = 24.0
 """Cycles of work that wait in the queue of a unit of the SM before a warp has to."""
 _MOST = 0.95
 """Of shared memory that products take, at most."""
-_CLOSE = 2
-"""Cycles since an instruction of FMA for which one of ALU counts as among them."""
+_REGISTERS = (Unit.ALU, Unit.FMA, Unit.HEAVY, Unit.SPECIAL)
+"""Units whose instructions read registers of every lane."""
 
 
 @dataclass(slots=True)
 class Product:
-    """An instruction that multiplies: from when to when, the share of shared memory that it reads,
-    whose last one it is, -1 for none, and of which role.
+    """An instruction that multiplies: from when to when, the share of shared memory and of the
+    tensor cores' rate that it takes, and of which role.
     """
 
     begin: float
     end: float
     shared: float
-    completes: int = -1
-    role: str = ""
+    rate: float
+    role: str
 
 
 class Scheduler:
-    """Times are cycles. ``later`` is told by how much the end of an operation's products moves."""
+    """Times are cycles."""
 
-    def __init__(self, says: Prices, later: Callable[[int, float], None]) -> None:
+    def __init__(self, says: Prices) -> None:
         self.says = says
         self.free: dict[Unit, float] = defaultdict(float)
         self.issued = 0.0
         """When the next instruction can be issued."""
-        self._later = later
         self._products: list[Product] = []
         self._multiplied = 0.0
-        self._last_fma = -float(_CLOSE) - 1
+        self._computed = -inf
 
     def ready(self, one: Priced, time: float, first: str = "") -> float:
         """When ``one`` can be issued, not before ``time``; ``first``: its role, if none of its
@@ -67,23 +66,27 @@ class Scheduler:
             time = max(time, max(others, default=0.0) - self.says.begin)
         return time
 
+    def slower(self, time: float) -> float:
+        """How many times as long as otherwise stalls and instructions of warps take."""
+        if time - self._computed > self.says.close:
+            return 1.0
+        busy = self._busy(time)
+        return 1.0 if busy is None else 1 / (1 - self.says.frozen * busy.rate)
+
     def issue(self, one: Priced, time: float, warps: int, *, apart: bool = False) -> float:
         """Issues ``one`` for a role of ``warps``; when its unit begins it. ``apart``: nothing keeps
         the warps of the role together, so that they seldom want shared memory at the same time.
         """
-        self.issued = time + 1
-        while self._products and self._products[0].end <= time:
-            self._products.pop(0)
-        busy = next((p for p in self._products[:1] if p.begin <= time), None)
+        slower = self.slower(time)
+        self.issued = time + slower
         if one.unit is None:
             return time
-        cycles = self._cycles(one, time, warps, busy)
-        if one.unit is Unit.FMA:
-            self._last_fma = time
-            first = self.free[Unit.HEAVY] <= min(self.free[Unit.FMA], time)
-            unit = Unit.HEAVY if first else Unit.FMA
-        else:
-            unit = one.unit
+        cycles = self._cycles(one, time, warps) * (slower if one.unit in FIXED else 1)
+        if one.unit in _REGISTERS:
+            self._computed = time
+        unit = one.unit
+        if unit is Unit.FMA and self.free[Unit.HEAVY] <= min(self.free[Unit.FMA], time):
+            unit = Unit.HEAVY
         begin = max(time, self.free[unit])
         self.free[unit] = begin + cycles
         if unit is Unit.SHARED and apart:
@@ -91,41 +94,28 @@ class Scheduler:
         return begin if unit in QUEUED else time
 
     def multiply(
-        self, time: float, cycles: float, shared: float, completes: int, role: str = ""
+        self, time: float, cycles: float, shared: float, rate: float, role: str = ""
     ) -> float:
         """A product is issued: when it is done."""
         begin = max(time + self.says.begin, self._multiplied)
         self._multiplied = begin + cycles
-        made = Product(begin, self._multiplied, min(shared, _MOST), completes, role)
+        made = Product(begin, self._multiplied, min(shared, _MOST), rate, role)
         self._products.append(made)
         return self._multiplied
 
-    def _cycles(self, one: Priced, time: float, warps: int, busy: Product | None) -> float:
-        """What ``one`` takes of its unit, beside a product that tensor cores are ``busy`` with."""
+    def _busy(self, time: float) -> Product | None:
+        """The product that tensor cores work on."""
+        while self._products and self._products[0].end <= time:
+            self._products.pop(0)
+        first = self._products[0] if self._products else None
+        return first if first is not None and first.begin <= time else None
+
+    def _cycles(self, one: Priced, time: float, warps: int) -> float:
+        """What ``one`` takes of its unit, beside the product that tensor cores work on."""
+        busy = self._busy(time)
         if one.unit is Unit.SHARED:
             cycles = one.cycles * min(warps, 4) / 4
             return cycles if busy is None else cycles / (1 - busy.shared)
-        cycles = one.cycles * (warps if one.each else 1)
-        if busy is None:
-            return cycles
-        if one.unit is Unit.SPECIAL:
+        if one.unit is Unit.SPECIAL and busy is not None:
             return self.says.special_beside
-        if one.unit is Unit.FMA:
-            self._push(time)
-        elif one.unit in (Unit.ALU, Unit.HEAVY):
-            if time - self._last_fma > _CLOSE:
-                return self.says.alu_beside
-            self._push(time)
-            return self.says.alu_among
-        return cycles
-
-    def _push(self, time: float) -> None:
-        """Products that are not done take longer."""
-        by = self.says.push
-        for product in self._products:
-            if product.end > time:
-                product.begin += by if product.begin > time else 0.0
-                product.end += by
-                if product.completes >= 0:
-                    self._later(product.completes, by)
-        self._multiplied += by
+        return one.cycles * (warps if one.each else 1)

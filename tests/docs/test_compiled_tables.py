@@ -34,4 +34,5 @@ def test_a_row_for_each_spec_and_architecture(
         "| gemm | sm_100a | 1 | 64 | 0 | 9 | 0 | 0 |",
         "| gemm | sm_90a | 2 | 128 to 168 | 0 | 9 | 0 | 1 |",
     ]
+    assert tables.problems(path).splitlines()[2] == "| gemm | sm_90a | 1 | 0 |"
     assert lines[-1] == "*today, 3 kernels; `benchmarks/results/compiled.json`*"

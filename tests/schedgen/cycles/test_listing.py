@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pytest
+
 from schedgen.conform.listing import Control, Listing
-from tests.schedgen.cycles.listings import LOOP, listing
+from tests.schedgen.cycles.listings import LOOP, NONE, WAIT, listing
 
 
 def test_control_bits() -> None:
@@ -22,6 +26,25 @@ def test_a_turn_has_what_each_of_them_executes() -> None:
     names = [one.opcode for one in turn]
     assert names[:3] == ["UMOV", "SYNCS", "BRA"]
     assert names.count("FADD") == 1  # the other one is left out by some
+
+
+TURN = (
+    ".L_x_3:",
+    ("LDG.E.STRONG.GPU R5, desc[UR24][R2.64]", 1, 0),
+    ("CCTL.IVALL", 1, NONE, NONE, "0"),
+    ("ISETP.NE.U32.AND P0, PT, R5, R4, PT", 13),
+    ("@P0 BRA `(.L_x_3)", 5),
+)
+"""Waits for its turn, which a word in global memory tells."""
+SHIFTED = (".L_x_4:", ("SHF.L.U32 R5, R6, 0x1f, RZ", 5), WAIT[1], ("@!P0 BRA `(.L_x_4)", 5))
+
+
+@pytest.mark.parametrize("wait", [TURN, SHIFTED])
+def test_a_loop_with_one_that_only_waits_is_the_innermost(
+    wait: Sequence[str | tuple[object, ...]],
+) -> None:
+    (turn,) = Listing(listing((*LOOP[:3], *wait, *LOOP[3:]))).turns()
+    assert [one.opcode for one in turn if one.opcode == "LDS"] == ["LDS"]
 
 
 def test_loops_that_only_wait_are_none() -> None:

@@ -34,7 +34,7 @@ def run(scheduler: Scheduler, names: Sequence[str], start: float = 0.0, warps: i
 
 
 def alone() -> Scheduler:
-    return Scheduler(SAYS, lambda event, by: None)
+    return Scheduler(SAYS)
 
 
 @pytest.mark.parametrize(
@@ -57,35 +57,55 @@ def test_shared_memory_is_a_queue() -> None:
     assert run(scheduler, ["LDSM.16.M88.4"] * 20, 5) > 200  # and waits in the end
 
 
-def test_what_tensor_cores_slow_down() -> None:
+@pytest.mark.parametrize(("name", "each"), [("FMNMX", 2), ("IMAD.U32", 2), ("FFMA", 1)])
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_a_scheduler_stands_still_while_tensor_cores_work(
+    name: str, each: float, rate: float
+) -> None:
     scheduler = alone()
     for _ in range(8):
-        scheduler.multiply(0, 64, 0.75, -1)
+        scheduler.multiply(0, 64, 0.75, rate)
     busy = scheduler.says.begin
-    maxima = run(scheduler, ["FMNMX"] * 33, busy) - busy
-    assert maxima == pytest.approx(32 * scheduler.says.alu_beside, abs=5)
-    assert scheduler.multiply(0, 0, 0, -1) == pytest.approx(busy + 512)
+    took = run(scheduler, [name] * 33, busy) - busy
+    assert took == pytest.approx(32 * each / (1 - rate * SAYS.frozen), abs=3)
+    assert scheduler.multiply(0, 0, 0, 1) == pytest.approx(busy + 512)
 
 
-def test_multiply_adds_keep_products_waiting() -> None:
-    later: list[tuple[int, float]] = []
-    scheduler = Scheduler(SAYS, lambda event, by: later.append((event, by)))
-    end = scheduler.multiply(0, 64, 0.75, 7)
-    run(scheduler, ["FFMA"] * 10, scheduler.says.begin)
-    assert later == [(7, SAYS.push)] * 10
-    assert scheduler.multiply(0, 0, 0, -1) == pytest.approx(end + 10 * SAYS.push)
+def test_special_functions_beside_products_and_without() -> None:
+    scheduler = alone()
+    for _ in range(8):
+        scheduler.multiply(0, 64, 0.75, 1)
+    busy = scheduler.says.begin
+    assert run(scheduler, ["MUFU.EX2"] * 33, busy) - busy == pytest.approx(
+        32 * SAYS.special_beside, abs=3
+    )
+
+
+def test_stalls_go_on_where_no_warp_computes() -> None:
+    """Loads have instructions of uniform registers only."""
+    scheduler = alone()
+    scheduler.multiply(0, 64, 0.75, 1)
+    busy = scheduler.says.begin
+    assert scheduler.slower(busy) == 1
+    run(scheduler, ["UIADD3"], busy)
+    assert scheduler.slower(busy + 1) == 1
+    run(scheduler, ["FADD"], busy + 1)
+    assert scheduler.slower(busy + 2) == pytest.approx(1 / (1 - SAYS.frozen))
+    assert scheduler.slower(busy + 2 + SAYS.close) == 1
+    run(scheduler, ["FADD"], busy + 64)
+    assert scheduler.slower(busy + 65) == 1  # products are done
 
 
 def test_tensor_cores_take_some_products_at_a_time() -> None:
     scheduler, product = alone(), made("HGMMA.64x128x16.F32.BF16")
-    ends = [scheduler.multiply(0, 64, 0.5, -1) for _ in range(int(SAYS.queue))]
+    ends = [scheduler.multiply(0, 64, 0.5, 1) for _ in range(int(SAYS.queue))]
     assert scheduler.ready(product, 10) == ends[0]
 
 
 def test_a_left_operand_in_registers_waits_for_other_warps() -> None:
     scheduler = alone()
     product = made("HGMMA.64x64x16.F32.BF16", " R120, R152, gdesc[UR12].tnspB, R120 ")
-    end = scheduler.multiply(0, 64, 0.5, -1, "softmax0")
+    end = scheduler.multiply(0, 64, 0.5, 1, "softmax0")
     assert scheduler.ready(product, 5, "softmax1") == end - SAYS.begin
     assert scheduler.ready(product, 5, "softmax0") == 5  # its own are in order
     assert scheduler.ready(product, 5) == 5  # others of its operation follow
@@ -111,6 +131,6 @@ def test_a_model_without_prices() -> None:
     with pytest.raises(SchedgenError, match="fix: --target h200"):
         prices(read_machine("b200"))
     h200 = read_machine("h200")
-    less = replace(h200, constants=tuple(c for c in h200.constants if c.name != "code_push"))
-    with pytest.raises(SchedgenError, match="code_push"):
+    less = replace(h200, constants=tuple(c for c in h200.constants if c.name != "code_frozen"))
+    with pytest.raises(SchedgenError, match="code_frozen"):
         prices(less)

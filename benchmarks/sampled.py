@@ -1,0 +1,152 @@
+"""Where main loops take longer on a GPU than by their machine code: instruction by instruction.
+
+    python benchmarks/sampled.py [--gpu GPU] [--date DATE] [--least N] [--save] SOURCE NAME:CYCLES
+        [NAME:CYCLES ...]
+
+``SOURCE`` is what Nsight Compute sampled of the kernels NAME, in this order (`stall_reasons.py`
+says how), CYCLES what an iteration of each was measured to take: samples are scaled to that. Beside
+them is from when the instruction before was issued until this one is, as `schedgen.cycles` predicts
+it, the mean of roles that begin together and half an II after each other. There are rows for
+instructions of the role that multiplies which differ by at least N cycles, 30 if nothing is said,
+and one for all others. Kernels are compiled again: with the assembler that made what was sampled.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from report import RESULTS, environment, lines, table
+from stall_reasons import PRODUCTS, Row, kernels_of, number, opcode
+
+from schedgen.calibration.shipped import of_lock, program_of_lock, shipped_experiments
+from schedgen.codegen.report import compile_report
+from schedgen.conform.assembly import disassembler
+from schedgen.conform.listing import Listing, disassembled
+from schedgen.cycles.executing import Executed
+from schedgen.cycles.matching import Matched, matched
+from schedgen.cycles.prices import Priced
+from schedgen.execution.issuing import issued
+from schedgen.machine import Machine
+from schedgen.machine_constants import middles
+from schedgen.machine_file import read_machine
+from schedgen.program.model import Program
+
+NAME = "sampled"
+TARGET = "h200"
+TRIPS, FROM, TO = 60, 20, 50
+"""Iterations that are executed, and which of them count."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("source", type=Path)
+    parser.add_argument("--gpu", default="", help="where it was sampled")
+    parser.add_argument("--date", default=str(date.today()), help="when")
+    parser.add_argument("--least", type=float, default=30.0, help="cycles that a row differs by")
+    parser.add_argument("--save", action="store_true")
+    parser.add_argument("names", nargs="+", metavar="NAME:CYCLES")
+    options = parser.parse_args()
+    sampled = list(kernels_of(options.source))
+    if len(sampled) != len(options.names):
+        raise SystemExit(f"{options.source} has {len(sampled)} kernels, named: {options.names}")
+    where = {"table": NAME, "device": options.gpu, "measured on": options.date}
+    machine = middles(read_machine(TARGET))
+    rows: list[dict[str, Any]] = []
+    for text, kernel in zip(options.names, sampled, strict=True):
+        name, _, cycles = text.rpartition(":")
+        found = _compared(kernel, name, float(cycles), options.least, machine)
+        rows += [{**where, "kernel": name, **row} for row in found]
+    print(table(rows))
+    if options.save:
+        there = environment() | {"gpu": options.gpu, "date": options.date}
+        (RESULTS / f"{NAME}.json").write_text(lines(there, rows), encoding="utf-8")
+
+
+class _Logged(Executed):
+    """Keeps when a role issues each instruction of its turns, by place in the turn."""
+
+    def __init__(self, *arguments: Any, of: str) -> None:
+        self.of = of
+        self.log: list[tuple[int, float]] = []
+        self.places: dict[int, int] = {}
+        super().__init__(*arguments)
+        self.places = {id(one): n for n, one in enumerate(self.roles[of].turn)}
+
+    def _issued(self, name: str, one: Priced, time: float) -> None:
+        if name == self.of:
+            self.log.append((self.places[id(one)], time))
+
+
+def _compared(
+    kernel: Sequence[Row], name: str, cycles: float, least: float, machine: Machine
+) -> Iterator[dict[str, Any]]:
+    program, listing = _compiled(name, machine)
+    if [opcode(row) for row in kernel] != [one.opcode for one in listing.body]:
+        raise SystemExit("what was sampled was compiled by another assembler")
+    code = matched(program, listing.turns())
+    role = next(n for n, one in code.items() if any(i.opcode in PRODUCTS for i in one.turn))
+    starts = (_predicted(program, code, machine, role, at) for at in (0.0, program.ii_cycles / 2))
+    predicted = [(a + b) / 2 for a, b in zip(*starts, strict=True)]
+    at = {one.address: n for n, one in enumerate(listing.body)}
+    places = [at[one.address] for one in code[role].turn]
+    inside = kernel[min(places) : max(places) + 1]  # with what only some turns execute
+    scale = cycles / sum(number(row, "# Samples") for row in inside)
+    others = sum(number(row, "# Samples") for row in inside) * scale - sum(predicted)
+    for place, expected in zip(places, predicted, strict=True):
+        row = kernel[place]
+        found = number(row, "# Samples") * scale
+        if abs(found - expected) >= least:
+            others -= found - expected
+            text = " ".join(row["Source"].split())
+            yield _row(text, round(found), round(expected), found - expected, row, scale)
+    blank = dict.fromkeys(("sampled", "predicted"), "")
+    yield {"instruction": "all others", **blank, "more": round(others), "mostly": ""}
+
+
+def _row(
+    text: str, sampled: int, predicted: int, more: float, row: Row, scale: float
+) -> dict[str, Any]:
+    reasons = {n: number(row, n) * scale for n in row if n.startswith("stall_") and "(" not in n}
+    most = max(reasons, key=reasons.__getitem__)
+    why = most.removeprefix("stall_") if 2 * reasons[most] > sampled else ""
+    found = {"instruction": text, "sampled": sampled, "predicted": predicted, "more": round(more)}
+    return found | {"mostly": why or ("products" if opcode(row) in PRODUCTS else "")}
+
+
+def _compiled(name: str, machine: Machine) -> tuple[Program, Listing]:
+    tool = disassembler()
+    if tool is None:
+        raise SystemExit("there is no nvdisasm; fix: pip install nvidia-cuda-nvdisasm")
+    (one,) = shipped_experiments(TARGET, [name])
+    file, text, _ = of_lock(one, machine)
+    program, kernel = program_of_lock(one, machine)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / file
+        path.write_text(text, encoding="utf-8")
+        cubin = compile_report(path, Path(folder)).built.cubin
+        listing = Listing(disassembled(tool, cubin, encodings=True))
+    return issued(program, kernel, machine), listing
+
+
+def _predicted(
+    program: Program, code: Mapping[str, Matched], machine: Machine, role: str, apart: float
+) -> list[float]:
+    """Cycles before each instruction of a role's turn is issued, since the one before was."""
+    executed = _Logged(program, machine, TRIPS, code, apart, of=role)
+    executed.cycles()
+    log = executed.log
+    begins = [n for n, (place, _) in enumerate(log) if place == 0]
+    found: defaultdict[int, float] = defaultdict(float)
+    for n in range(begins[FROM] + 1, begins[TO] + 1):
+        found[log[n][0]] += log[n][1] - log[n - 1][1]
+    return [found[place] / (TO - FROM) for place in range(len(code[role].turn))]
+
+
+if __name__ == "__main__":
+    main()
