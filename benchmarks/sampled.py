@@ -14,8 +14,7 @@ and one for all others. Kernels are compiled again: with the assembler that made
 from __future__ import annotations
 
 import argparse
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,9 +27,8 @@ from schedgen.calibration.shipped import of_lock, program_of_lock, shipped_exper
 from schedgen.codegen.report import compile_report
 from schedgen.conform.assembly import disassembler
 from schedgen.conform.listing import Listing, disassembled
-from schedgen.cycles.executing import Executed
-from schedgen.cycles.matching import Matched, matched
-from schedgen.cycles.prices import Priced
+from schedgen.cycles.matching import matched
+from schedgen.cycles.predict import of_code
 from schedgen.execution.issuing import issued
 from schedgen.machine import Machine
 from schedgen.machine_constants import middles
@@ -39,8 +37,6 @@ from schedgen.program.model import Program
 
 NAME = "sampled"
 TARGET = "h200"
-TRIPS, FROM, TO = 60, 20, 50
-"""Iterations that are executed, and which of them count."""
 
 
 def main() -> None:
@@ -68,21 +64,6 @@ def main() -> None:
         (RESULTS / f"{NAME}.json").write_text(lines(there, rows), encoding="utf-8")
 
 
-class _Logged(Executed):
-    """Keeps when a role issues each instruction of its turns, by place in the turn."""
-
-    def __init__(self, *arguments: Any, of: str) -> None:
-        self.of = of
-        self.log: list[tuple[int, float]] = []
-        self.places: dict[int, int] = {}
-        super().__init__(*arguments)
-        self.places = {id(one): n for n, one in enumerate(self.roles[of].turn)}
-
-    def _issued(self, name: str, one: Priced, time: float) -> None:
-        if name == self.of:
-            self.log.append((self.places[id(one)], time))
-
-
 def _compared(
     kernel: Sequence[Row], name: str, cycles: float, least: float, machine: Machine
 ) -> Iterator[dict[str, Any]]:
@@ -91,8 +72,8 @@ def _compared(
         raise SystemExit("what was sampled was compiled by another assembler")
     code = matched(program, listing.turns())
     role = next(n for n, one in code.items() if any(i.opcode in PRODUCTS for i in one.turn))
-    starts = (_predicted(program, code, machine, role, at) for at in (0.0, program.ii_cycles / 2))
-    predicted = [(a + b) / 2 for a, b in zip(*starts, strict=True)]
+    each = of_code(program, code, machine).each[role]
+    predicted = [cycles for _, cycles in each]
     at = {one.address: n for n, one in enumerate(listing.body)}
     places = [at[one.address] for one in code[role].turn]
     inside = kernel[min(places) : max(places) + 1]  # with what only some turns execute
@@ -132,20 +113,6 @@ def _compiled(name: str, machine: Machine) -> tuple[Program, Listing]:
         cubin = compile_report(path, Path(folder)).built.cubin
         listing = Listing(disassembled(tool, cubin, encodings=True))
     return issued(program, kernel, machine), listing
-
-
-def _predicted(
-    program: Program, code: Mapping[str, Matched], machine: Machine, role: str, apart: float
-) -> list[float]:
-    """Cycles before each instruction of a role's turn is issued, since the one before was."""
-    executed = _Logged(program, machine, TRIPS, code, apart, of=role)
-    executed.cycles()
-    log = executed.log
-    begins = [n for n, (place, _) in enumerate(log) if place == 0]
-    found: defaultdict[int, float] = defaultdict(float)
-    for n in range(begins[FROM] + 1, begins[TO] + 1):
-        found[log[n][0]] += log[n][1] - log[n - 1][1]
-    return [found[place] / (TO - FROM) for place in range(len(code[role].turn))]
 
 
 if __name__ == "__main__":

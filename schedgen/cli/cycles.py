@@ -13,9 +13,16 @@ from schedgen.errors import SchedgenError
 
 
 def run_cycles(
-    path: Path, target: str | None, spec: str | None, as_json: bool, *, cache: bool = True
+    path: Path,
+    target: str | None,
+    spec: str | None,
+    as_json: bool,
+    *,
+    each: bool = False,
+    cache: bool = True,
 ) -> int:
-    """Compiles the generated file ``path`` and prints what its iterations take by its machine code.
+    """Compiles the generated file ``path`` and prints what its iterations take by its machine code,
+    with ``each`` of its instructions, too.
 
     Returns the exit status: 0 done, 1 it does not compile, 2 bad input.
     """
@@ -50,7 +57,7 @@ def run_cycles(
         typer.echo(f"{error.filename}: {error.strerror}", err=True)
         return BAD_INPUT
     if as_json:
-        typer.echo(json.dumps(data(found, program), indent=1))
+        typer.echo(json.dumps(data(found, program, each=each), indent=1))
     else:
-        typer.echo("\n".join([str(path), *lines(found, program)]))
+        typer.echo("\n".join([str(path), *lines(found, program, each=each)]))
     return DONE

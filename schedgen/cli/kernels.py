@@ -222,6 +222,9 @@ def cycles(
         str | None,
         typer.Option("--spec", metavar="SPEC", help="Its spec, if that is not a shipped one."),
     ] = None,
+    each: Annotated[
+        bool, typer.Option("--each", help="Also cycles of each instruction of a role's loop.")
+    ] = False,
     cache: CacheOption = True,
     json: JsonOption = False,
 ) -> None:
@@ -233,7 +236,7 @@ def cycles(
     """
     from schedgen.cli.cycles import run_cycles
 
-    raise typer.Exit(run_cycles(file, target, spec, json, cache=cache))
+    raise typer.Exit(run_cycles(file, target, spec, json, each=each, cache=cache))
 
 
 def trace(

@@ -63,6 +63,11 @@ class Machine:
         return self.name.partition(".")[0]
 
     @property
+    def text(self) -> str:
+        """Name and operands, without what guards it."""
+        return f"{self.name} {self.operands.strip()}".strip()
+
+    @property
     def closes(self) -> bool:
         """Whether it is the last one of a group of Hopper's products."""
         return self.opcode in PRODUCTS and "gsb" in self.operands

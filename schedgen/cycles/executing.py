@@ -68,6 +68,8 @@ class _Role:
     last: float = 0.0
     multiplying: _Multiplying | None = None
     spent: defaultdict[str, float] = field(default_factory=lambda: defaultdict[str, float](float))
+    took: defaultdict[int, float] = field(default_factory=lambda: defaultdict[int, float](float))
+    """From when the instruction before was issued until this one was, by its `id`."""
 
 
 class Executed(Contended):
@@ -103,6 +105,11 @@ class Executed(Contended):
     @property
     def spent(self) -> dict[str, dict[str, float]]:
         return {name: dict(role.spent) for name, role in self.roles.items()}
+
+    @property
+    def each(self) -> dict[str, list[float]]:
+        """Cycles of each role's instructions of a turn, from when the one before was issued."""
+        return {n: [role.took[id(one)] for one in role.turn] for n, role in self.roles.items()}
 
     def cycles(self) -> float:
         barriers = Barriers(Setup(self.case))
@@ -187,8 +194,8 @@ class Executed(Contended):
         role.spent[PRODUCTS if one.multiplies else UNITS] += time - free
         slower = 1.0 if one.multiplies else self.scheduler.slower(time)
         begin = self.scheduler.issue(one, time, role.warps, apart=role.apart)
+        role.took[id(one)] += time - role.last
         role.last = time
-        self._issued(name, one, time)
         if one.multiplies and role.multiplying is not None:
             self._multiply(name, role.multiplying, time)
         if one.asks:
@@ -202,9 +209,6 @@ class Executed(Contended):
         stall *= slower
         role.spent[ISSUING] += stall
         self.clock[name] = time + stall
-
-    def _issued(self, name: str, one: Priced, time: float) -> None:
-        """For those who want to know when each instruction is issued."""
 
     def _multiply(self, name: str, of: _Multiplying, time: float) -> None:
         of.left -= 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
 from schedgen.conform.assembly import disassembler
 from schedgen.conform.listing import Listing, disassembled
+from schedgen.conform.listing import Machine as Instruction
 from schedgen.cycles.executing import Executed
 from schedgen.cycles.matching import Matched, matched
 from schedgen.errors import SchedgenError
@@ -27,13 +28,17 @@ class Cycles:
     """Cycles of an iteration, and of each role what they go into: waits by what is waited for.
 
     ``instructions``: of each role in a turn of its loop. ``share``: of synchronization in program
-    and machine code that was found in both; the least of all roles.
+    and machine code that was found in both; the least of all roles. ``each``: a turn of each role's
+    loop, with the cycles from when the instruction before is issued until this one is.
     """
 
     iteration: float
     instructions: Mapping[str, int]
     spent: Mapping[str, Mapping[str, float]]
     share: float
+    each: Mapping[str, tuple[tuple[Instruction, float], ...]] = field(
+        default_factory=dict[str, tuple[tuple[Instruction, float], ...]]
+    )
 
 
 def cycles(program: Program, cubin: Path, machine: Machine) -> Cycles:
@@ -66,28 +71,49 @@ def of_code(program: Program, code: Mapping[str, Matched], machine: Machine) -> 
     that begin half an II after each other. Raises SchedgenError: as `cycles`.
     """
     found = [_steady(program, code, machine, apart) for apart in (0.0, program.ii_cycles / 2)]
-    roles = {name: {what for _, spent in found for what in spent[name]} for name in code}
+    roles = {name: {what for one in found for what in one.spent[name]} for name in code}
     return Cycles(
-        fmean(time for time, _ in found),
+        fmean(one.time for one in found),
         {name: len(one.turn) for name, one in code.items()},
         {
-            name: {what: fmean(spent[name].get(what, 0.0) for _, spent in found) for what in whats}
+            name: {what: fmean(one.spent[name].get(what, 0.0) for one in found) for what in whats}
             for name, whats in roles.items()
         },
         min((one.share for one in code.values()), default=0.0),
+        {
+            name: tuple(
+                (instruction, fmean(one.each[name][at] for one in found))
+                for at, instruction in enumerate(turned.turn)
+            )
+            for name, turned in code.items()
+        },
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Steady:
+    """Cycles of an iteration, what each role's go into, and those of each of its instructions."""
+
+    time: float
+    spent: Mapping[str, Mapping[str, float]]
+    each: Mapping[str, Sequence[float]]
 
 
 def _steady(
     program: Program, code: Mapping[str, Matched], machine: Machine, apart: float
-) -> tuple[float, Mapping[str, Mapping[str, float]]]:
-    """Cycles of an iteration in the steady state, and what each role's go into."""
+) -> _Steady:
     filled = min(max(_FILLED, _SETTLED // max(program.ii_cycles, 1)), _MOST_FILLED)
     few, many = (
         Executed(program, machine, trips, code, apart) for trips in (filled, filled + _COUNTED)
     )
     time = many.cycles() - few.cycles()
-    return time / _COUNTED, {n: _each(spent, few.spent[n]) for n, spent in many.spent.items()}
+    spent = {name: _each(all_, few.spent[name]) for name, all_ in many.spent.items()}
+    before = few.each
+    each = {
+        name: [(a - b) / _COUNTED for a, b in zip(all_, before[name], strict=True)]
+        for name, all_ in many.each.items()
+    }
+    return _Steady(time / _COUNTED, spent, each)
 
 
 def _each(many: Mapping[str, float], few: Mapping[str, float]) -> dict[str, float]:

@@ -28,6 +28,21 @@ def test_what_an_iteration_takes() -> None:
     assert set(found["roles"]) >= {"load", "epilogue0", "epilogue1"}
 
 
+@pytest.mark.skipif(disassembler() is None, reason="no nvdisasm")
+def test_what_each_instruction_takes() -> None:
+    """The cycles of a role's instructions are those of its iteration."""
+    path = str(named("gemm_sm_90a_bf16.py"))
+    found = json.loads(run(path, "--each", "--json").stdout)
+    for role in found["roles"].values():
+        each = role["each"]
+        assert len(each) == role["instructions"]
+        assert sum(one["cycles"] for one in each) == pytest.approx(found["cycles"], rel=0.01)
+    lines = run(path, "--each").stdout.splitlines()
+    products = [line.split() for line in lines if "HGMMA.64x256x16" in line]
+    assert len(products) == 8  # four of each of two warpgroups
+    assert all(address.startswith("0x") for _, address, *_ in products)
+
+
 def test_blackwell_is_refused_by_name() -> None:
     path = str(named("gemm_sm_100a_bf16.py"))
     result = run(path)
