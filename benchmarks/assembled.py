@@ -7,7 +7,7 @@ assembler wrote. That takes some seconds of a processor for each.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from os import cpu_count
@@ -15,8 +15,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from schedgen.calibration.experiments import Experiment
-from schedgen.calibration.shipped import of_lock, program_of_lock
+from schedgen.calibration.shipped import of_lock, program_of_lock, shipped_experiments
 from schedgen.codegen.report import compile_report
+from schedgen.conform.assembly import disassembler
+from schedgen.conform.listing import Listing, disassembled
 from schedgen.cycles.predict import cycles
 from schedgen.driver.emitting import emission
 from schedgen.errors import SchedgenError
@@ -29,6 +31,29 @@ from schedgen.synchronize.synthesize import synthesize
 
 Task = tuple[str, str, str, Program, Kernel]
 """An experiment's name, the name and text of its file, its program and kernel."""
+
+
+def listing(name: str, machine: Machine) -> Listing:
+    """A shipped kernel as the assembler of this machine writes it."""
+    tool = disassembler()
+    if tool is None:
+        raise SystemExit("there is no nvdisasm; fix: pip install nvidia-cuda-nvdisasm")
+    (one,) = shipped_experiments(machine.name, [name])
+    file, text, _ = of_lock(one, machine)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / file
+        path.write_text(text, encoding="utf-8")
+        cubin = compile_report(path, Path(folder)).built.cubin
+        return Listing(disassembled(tool, cubin, encodings=True))
+
+
+def same_code(opcodes: Sequence[str], code: Listing) -> None:
+    """Ends the command unless what was sampled is ``code``, by the names of instructions."""
+    if list(opcodes) != [one.opcode for one in code.body]:
+        raise SystemExit(
+            "what was sampled was compiled by another assembler; fix: install the "
+            "nvidia-cutlass-dsl-libs package that the GPU's machine has, and no other"
+        )
 
 
 def shipped(experiments: Iterable[Experiment], machine: Machine) -> Iterator[Task]:

@@ -8,7 +8,9 @@ says how), CYCLES what an iteration of each was measured to take: samples are sc
 them is from when the instruction before was issued until this one is, as `schedgen.cycles` predicts
 it, the mean of roles that begin together and half an II after each other. There are rows for
 instructions of the role that multiplies which differ by at least N cycles, 30 if nothing is said,
-and one for all others. Kernels are compiled again: with the assembler that made what was sampled.
+and one for all others; *mostly* is a reason that more than half of the samples have, or *products*
+for one that none has, before a product. Kernels are compiled again: with the assembler that made
+what was sampled.
 """
 
 from __future__ import annotations
@@ -17,23 +19,19 @@ import argparse
 from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+from assembled import listing, same_code
 from report import RESULTS, environment, lines, table
 from stall_reasons import PRODUCTS, Row, kernels_of, number, opcode
 
-from schedgen.calibration.shipped import of_lock, program_of_lock, shipped_experiments
-from schedgen.codegen.report import compile_report
-from schedgen.conform.assembly import disassembler
-from schedgen.conform.listing import Listing, disassembled
+from schedgen.calibration.shipped import program_of_lock, shipped_experiments
 from schedgen.cycles.matching import matched
 from schedgen.cycles.predict import of_code
 from schedgen.execution.issuing import issued
 from schedgen.machine import Machine
 from schedgen.machine_constants import middles
 from schedgen.machine_file import read_machine
-from schedgen.program.model import Program
 
 NAME = "sampled"
 TARGET = "h200"
@@ -67,14 +65,15 @@ def main() -> None:
 def _compared(
     kernel: Sequence[Row], name: str, cycles: float, least: float, machine: Machine
 ) -> Iterator[dict[str, Any]]:
-    program, listing = _compiled(name, machine)
-    if [opcode(row) for row in kernel] != [one.opcode for one in listing.body]:
-        raise SystemExit("what was sampled was compiled by another assembler")
-    code = matched(program, listing.turns())
+    assembled = listing(name, machine)
+    same_code([opcode(row) for row in kernel], assembled)
+    (one,) = shipped_experiments(TARGET, [name])
+    program = issued(*program_of_lock(one, machine), machine)
+    code = matched(program, assembled.turns())
     role = next(n for n, one in code.items() if any(i.opcode in PRODUCTS for i in one.turn))
     each = of_code(program, code, machine).each[role]
     predicted = [cycles for _, cycles in each]
-    at = {one.address: n for n, one in enumerate(listing.body)}
+    at = {one.address: n for n, one in enumerate(assembled.body)}
     places = [at[one.address] for one in code[role].turn]
     inside = kernel[min(places) : max(places) + 1]  # with what only some turns execute
     scale = cycles / sum(number(row, "# Samples") for row in inside)
@@ -98,21 +97,6 @@ def _row(
     why = most.removeprefix("stall_") if 2 * reasons[most] > sampled else ""
     found = {"instruction": text, "sampled": sampled, "predicted": predicted, "more": round(more)}
     return found | {"mostly": why or ("products" if opcode(row) in PRODUCTS else "")}
-
-
-def _compiled(name: str, machine: Machine) -> tuple[Program, Listing]:
-    tool = disassembler()
-    if tool is None:
-        raise SystemExit("there is no nvdisasm; fix: pip install nvidia-cuda-nvdisasm")
-    (one,) = shipped_experiments(TARGET, [name])
-    file, text, _ = of_lock(one, machine)
-    program, kernel = program_of_lock(one, machine)
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / file
-        path.write_text(text, encoding="utf-8")
-        cubin = compile_report(path, Path(folder)).built.cubin
-        listing = Listing(disassembled(tool, cubin, encodings=True))
-    return issued(program, kernel, machine), listing
 
 
 if __name__ == "__main__":

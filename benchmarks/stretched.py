@@ -18,16 +18,13 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+from assembled import listing, same_code
 from report import RESULTS, environment, lines, table
 from stall_reasons import Row, kernels_of, loop_of, number, opcode
 
-from schedgen.calibration.shipped import of_lock, shipped_experiments
-from schedgen.codegen.report import compile_report
-from schedgen.conform.assembly import disassembler
-from schedgen.conform.listing import Listing, disassembled
+from schedgen.conform.listing import Listing
 from schedgen.conform.listing import Machine as Instruction
 from schedgen.machine_file import read_machine
 
@@ -46,12 +43,13 @@ def main() -> None:
     parser.add_argument("--save", action="store_true")
     parser.add_argument("names", nargs="+")
     options = parser.parse_args()
+    machine = read_machine(TARGET)
     where = {"table": NAME, "device": options.gpu, "measured on": options.date}
     sampled = list(kernels_of(options.source))
     if len(sampled) != len(options.names):
         raise SystemExit(f"{options.source} has {len(sampled)} kernels, named: {options.names}")
     rows = [
-        {**where, "kernel": name, **_stretched(kernel, _compiled(name))}
+        {**where, "kernel": name, **_stretched(kernel, listing(name, machine))}
         for name, kernel in zip(options.names, sampled, strict=True)
     ]
     print(table(rows))
@@ -60,29 +58,11 @@ def main() -> None:
         (RESULTS / f"{NAME}.json").write_text(lines(there, rows), encoding="utf-8")
 
 
-def _compiled(name: str) -> list[Instruction]:
-    """The instructions of a shipped kernel, as the assembler of this machine writes them."""
-    machine, tool = read_machine(TARGET), disassembler()
-    (one,) = shipped_experiments(TARGET, [name])
-    file, text, _ = of_lock(one, machine)
-    if tool is None:
-        raise SystemExit("there is no nvdisasm; fix: pip install nvidia-cuda-nvdisasm")
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / file
-        path.write_text(text, encoding="utf-8")
-        cubin = compile_report(path, Path(folder)).built.cubin
-        return Listing(disassembled(tool, cubin, encodings=True)).body
-
-
-def _stretched(kernel: Sequence[Row], code: Sequence[Instruction]) -> dict[str, Any]:
-    if [opcode(row) for row in kernel] != [one.opcode for one in code]:
-        raise SystemExit(
-            "what was sampled was compiled by another assembler; fix: install the "
-            "nvidia-cutlass-dsl-libs package that the GPU's machine has, and no other"
-        )
+def _stretched(kernel: Sequence[Row], code: Listing) -> dict[str, Any]:
+    same_code([opcode(row) for row in kernel], code)
     loop = loop_of(kernel)
     cycle = sum(number(row, "stall_selected") for row in loop) / len(loop)
-    found = list(_stalls(kernel, code, {id(row) for row in loop}))
+    found = list(_stalls(kernel, code.body, {id(row) for row in loop}))
     written = sum(stall for stall, _ in found)
     taken = sum(samples for _, samples in found) / cycle
     samples = sum(number(row, "# Samples") for row in loop)

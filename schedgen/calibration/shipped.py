@@ -44,7 +44,8 @@ def shipped_experiments(target: str, names: Collection[str] = ()) -> tuple[Exper
     for name in names:
         if name not in there:
             raise SchedgenError(
-                f"--kernel '{name}': no such kernel is shipped for {target}; "
+                f"--kernel '{name}': no such kernel is shipped for {target}, or another data type "
+                f"stands for it; "
                 f"{suggest(name, there) or 'fix: a spec and its settings, as in a record'}"
             )
     return tuple(_experiment(name, there[name]) for name in there if not names or name in names)

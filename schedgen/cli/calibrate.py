@@ -100,6 +100,8 @@ def _calibrate(
         raise SchedgenError("--only kernels are shipped ones; fix: leave --experiments away")
     if files.kernels and files.only != "kernels":
         raise SchedgenError("--kernel names shipped kernels; fix: --only kernels beside it")
+    if files.kernels and (files.run is not None or files.record is not None):
+        raise SchedgenError("--kernel is of what is prepared; fix: leave it, or --run, away")
     if files.prepare is not None:
         made = prepare(_experiments(machine, files), target, files.prepare, progress)
         return [_ready(len(made.kernels), files.prepare)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
@@ -36,9 +36,7 @@ class Cycles:
     instructions: Mapping[str, int]
     spent: Mapping[str, Mapping[str, float]]
     share: float
-    each: Mapping[str, tuple[tuple[Instruction, float], ...]] = field(
-        default_factory=dict[str, tuple[tuple[Instruction, float], ...]]
-    )
+    each: Mapping[str, tuple[tuple[Instruction, float], ...]]
 
 
 def cycles(program: Program, cubin: Path, machine: Machine) -> Cycles:

@@ -166,6 +166,13 @@ def test_names_are_of_shipped_kernels(files: Path) -> None:
     assert "--kernel names shipped kernels; fix: --only kernels beside it" in text
 
 
+def test_what_was_prepared_is_run_whole(files: Path) -> None:
+    options = ["--only", "kernels", "--kernel", "gemm", "--run", str(files)]
+    run = RUN.invoke(app, ["calibrate", *options])
+    assert run.exit_code == 2
+    assert "--kernel is of what is prepared; fix: leave it, or --run, away" in run.output
+
+
 def test_one_shipped_kernel(tmp_path: Path) -> None:
     options = ["--only", "kernels", "--kernel", "gemm tile_n=128", "--prepare", str(tmp_path)]
     run = RUN.invoke(app, ["calibrate", *options])

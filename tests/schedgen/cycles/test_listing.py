@@ -47,6 +47,13 @@ def test_a_loop_with_one_that_only_waits_is_the_innermost(
     assert [one.opcode for one in turn if one.opcode == "LDS"] == ["LDS"]
 
 
+def test_a_loop_that_reads_a_word_and_works_is_one() -> None:
+    works = (*TURN[:-1], ("FADD R8, R8, 1", 4), TURN[-1])
+    (turn,) = Listing(listing((*LOOP[:3], *works, *LOOP[3:]))).turns()
+    assert [one.opcode for one in turn][-2:] == ["FADD", "BRA"]
+    assert "LDS" not in [one.opcode for one in turn]
+
+
 def test_loops_that_only_wait_are_none() -> None:
     assert len(Listing(listing(LOOP)).turns()) == 1
     assert not Listing(listing((*LOOP[3:6], ("EXIT", 5)))).turns()

@@ -71,7 +71,7 @@ def test_a_scheduler_stands_still_while_tensor_cores_work(
     assert scheduler.multiply(0, 0, 0, 1) == pytest.approx(busy + 512)
 
 
-def test_special_functions_beside_products_and_without() -> None:
+def test_special_functions_beside_products() -> None:
     scheduler = alone()
     for _ in range(8):
         scheduler.multiply(0, 64, 0.75, 1)
@@ -79,6 +79,12 @@ def test_special_functions_beside_products_and_without() -> None:
     assert run(scheduler, ["MUFU.EX2"] * 33, busy) - busy == pytest.approx(
         32 * SAYS.special_beside, abs=3
     )
+
+
+def test_columns_of_a_product() -> None:
+    assert made("HGMMA.64x8x16.F32.BF16").columns == 8
+    assert made("QGMMA.64x128x32.F32.E4M3.E4M3").columns == 128
+    assert made("FADD").columns == 0
 
 
 def test_stalls_go_on_where_no_warp_computes() -> None:

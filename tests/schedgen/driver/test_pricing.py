@@ -27,7 +27,7 @@ def test_code_that_is_recognized(
     monkeypatch: pytest.MonkeyPatch, share: float, known: float | None
 ) -> None:
     def priced(*_: object) -> Cycles:
-        return Cycles(1234.5, {}, {}, share)
+        return Cycles(1234.5, {}, {}, share, {})
 
     monkeypatch.setattr(predict, "cycles", priced)
     assert cycles_of(REPORT, made("h200")) == known
