@@ -7,10 +7,10 @@
 says how), CYCLES what an iteration of each was measured to take: samples are scaled to that. Beside
 them is from when the instruction before was issued until this one is, as `schedgen.cycles` predicts
 it, the mean of roles that begin together and half an II after each other. There are rows for
-instructions of the role that multiplies which differ by at least N cycles, 30 if nothing is said,
-and one for all others; *mostly* is a reason that more than half of the samples have, or *products*
-for one that none has, before a product. Kernels are compiled again: with the assembler that made
-what was sampled.
+instructions that differ by at least N cycles, 30 if nothing is said, of the role that multiplies or
+else has most of them, and one for all others; *mostly* is a reason that more than half of the
+samples have, or *products* for one that none has, before a product. Kernels are compiled again:
+with the assembler that made what was sampled.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def _compared(
     (one,) = shipped_experiments(TARGET, [name])
     program = issued(*program_of_lock(one, machine), machine)
     code = matched(program, assembled.turns())
-    role = next(n for n, one in code.items() if any(i.opcode in PRODUCTS for i in one.turn))
+    multiplying = (n for n, one in code.items() if any(i.opcode in PRODUCTS for i in one.turn))
+    role = next(multiplying, max(code, key=lambda name: len(code[name].turn)))
     each = of_code(program, code, machine).each[role]
     predicted = [cycles for _, cycles in each]
     at = {one.address: n for n, one in enumerate(assembled.body)}
