@@ -135,6 +135,7 @@ def _shares(kernel: Sequence[Row]) -> dict[str, Any]:
 
 
 def loop_of(kernel: Sequence[Row]) -> list[Row]:
+    """The instructions of its main loop."""
     often = [number(row, "Instructions Executed") for row in kernel]
     products = [n for row, n in zip(kernel, often, strict=True) if opcode(row) in PRODUCTS]
     top = max(often)
@@ -157,11 +158,13 @@ def _of_registers(row: Row) -> bool:
 
 
 def opcode(row: Row) -> str:
+    """The name of an instruction without guard and modifiers."""
     words = [word for word in row["Source"].split() if not word.startswith("@")]
     return words[0].partition(".")[0] if words else ""
 
 
 def number(row: Row, column: str) -> float:
+    """What a column says; 0 where that is no number."""
     try:
         return float(row.get(column) or 0)
     except ValueError:

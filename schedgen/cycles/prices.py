@@ -86,7 +86,7 @@ class Prices:
             from when they are done until a warp that waits goes on.
         frozen: share of cycles for which a scheduler stands still while tensor cores work at their
             rate and its warps compute.
-        close: since the last instruction that reads registers of every lane, until which they do.
+        close: behind an instruction that computes with registers of every lane, until when they do.
         special_beside: a special function while tensor cores work.
     """
 

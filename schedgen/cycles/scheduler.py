@@ -20,7 +20,7 @@ _DEEP = 24.0
 _MOST = 0.95
 """Of shared memory that products take, at most."""
 _REGISTERS = (Unit.ALU, Unit.FMA, Unit.HEAVY, Unit.SPECIAL)
-"""Units whose instructions read registers of every lane."""
+"""Units whose instructions compute with registers of every lane."""
 
 
 @dataclass(slots=True)
