@@ -1,10 +1,14 @@
 """Block lists: which blocks of keys a tile of queries sees something in.
 
 Where a mask says by elements of tensors which keys a row sees, such as ``doc[row] == doc[column]``,
-no formula tells which iterations an output tile needs. A few operations of torch on the GPU find
-out: of each tensor the least and the largest element of each block, and of the mask what follows
-for pairs of blocks (`schedgen.kernels.variants.intervals`). A block that is listed may be empty all
-the same, since the kernel asks the mask of each element; one that is left out is empty for certain.
+no formula tells which iterations an output tile needs. It is found out on the GPU: of each tensor
+the least and the largest element of each block, and of the mask what follows for pairs of blocks
+(`schedgen.kernels.variants.intervals`). A block that is listed may be empty all the same, since the
+kernel asks the mask of each element; one that is left out is empty for certain.
+
+A kernel that is made of the mask does so (`schedgen.kernels.variants.listing`). What says here by
+operations of torch which blocks there are is what it is held against, and takes its place where
+there is none.
 """
 
 from __future__ import annotations
@@ -17,12 +21,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from schedgen.expressions import Expression, Logical, parse, references
+from schedgen.expressions import references
+from schedgen.kernels import keys as of_gpu
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel
-from schedgen.kernels.variants.calling import Asked, Given, elements, sizes_of, variant_of
-from schedgen.kernels.variants.conditions import CAUSAL
-from schedgen.kernels.variants.intervals import Interval, Truth, condition, constant, known
+from schedgen.kernels.variants import listing
+from schedgen.kernels.variants.calling import (
+    Asked,
+    Given,
+    elements,
+    kept_of,
+    sizes_of,
+    variant_of,
+)
+from schedgen.kernels.variants.interval_tensors import Tensors
+from schedgen.kernels.variants.intervals import Interval, Rules, Truth, as_float32
 from schedgen.kernels.variants.reading import SIZES, Vector
 from schedgen.kernels.variants.spec import COUNTS, FULLS, LISTED, ORDER, listed_along
 
@@ -78,9 +91,13 @@ class Blocks:
         if (numbers := _numbers(wanted, given)) != self.numbers:
             got, allowed = f"they are for {dict(self.numbers)}", f"{dict(numbers)}"
             raise ArgumentValueError("blocks", got, allowed, "make new ones")
-        arrays = {ORDER: self.order, COUNTS: self.counts, FULLS: self.fulls, LISTED: self.listed}
         sizes = self.rows, self.keys, self.seq_q, self.seq_k
-        return arrays | dict(zip(_SIZES, sizes, strict=True))
+        return self.arrays | dict(zip(_SIZES, sizes, strict=True))
+
+    @property
+    def arrays(self) -> dict[str, Tensor]:
+        """Arguments of a kernel."""
+        return {ORDER: self.order, COUNTS: self.counts, FULLS: self.fulls, LISTED: self.listed}
 
 
 def arguments_of(
@@ -122,7 +139,7 @@ def _numbers(wanted: Asked, given: Given) -> tuple[tuple[str, float], ...]:
     mask = variant_of(wanted).mask
     names = sorted(mask.numbers) if mask else ()
     values = {name: value for name in names if not isinstance(value := given[name], Tensor)}
-    return tuple((name, torch.tensor(float(value)).item()) for name, value in values.items())
+    return tuple((name, as_float32(float(value))) for name, value in values.items())
 
 
 def tile_of(function: SpecKernel) -> tuple[int, int]:
@@ -131,8 +148,35 @@ def tile_of(function: SpecKernel) -> tuple[int, int]:
     return int(known["tiles"]) * int(known["rows"]), int(known["keys"])
 
 
-def blocks_of(function: SpecKernel, wanted: Asked, q: Tensor, k: Tensor, given: Given) -> Blocks:
-    """The blocks of a call; everything is computed on its GPU, which is not waited for."""
+def blocks_of(
+    function: SpecKernel,
+    wanted: Asked,
+    q: Tensor,
+    k: Tensor,
+    given: Given,
+    device: torch.device,
+    passed: Mapping[str, Any],
+) -> Blocks:
+    """The blocks of a call; everything is computed on its GPU, which is not waited for.
+
+    Args:
+        device: of the call.
+        passed: what its kernel is passed for the mask (`schedgen.kernels.variants.calling`).
+
+    Raises what `schedgen.kernels.launcher.launcher` raises.
+    """
+    if listing.on_gpu(device):
+        whole = listing.whole_of(wanted, given)
+        kernel = listing.kernel_of(wanted, whole, of_gpu.architecture(device))
+        if kernel.usable(device):
+            (rows, keys), lengths = tile_of(function), (q.shape[1], k.shape[1])
+            arrays = kernel((rows, keys), q, k, passed)
+            return Blocks(*arrays, rows, keys, *lengths, _numbers(wanted, given), wanted)
+    return by_torch(function, wanted, q, k, given)
+
+
+def by_torch(function: SpecKernel, wanted: Asked, q: Tensor, k: Tensor, given: Given) -> Blocks:
+    """The same blocks, by operations of torch; what lists have behind their counts may differ."""
     rows, keys = tile_of(function)
     sizes = sizes_of(q, k)
     block = {"row": rows, "column": keys, "head": 1, "batch": 1}
@@ -157,33 +201,28 @@ def _found(
     given: Given,
     numbers: Mapping[str, float],
     device: torch.device,
-) -> Truth:
+) -> Truth[Tensor]:
     """Whether a mask keeps some element of each block, and whether all of them."""
     variant = variant_of(wanted)
     mask = variant.mask
     assert mask is not None
-    expression = _expression(wanted)
+    expression = kept_of(wanted)
     used = {name.name for name in references(expression)}
     axes = [name for name in _AXES if name in used or not used]
     names = {name: _coordinate(name, sizes[name], block[name], device) for name in axes}
+    rules = Rules(Tensors(device), names)
     whole = {"seq_q": sizes["row"], "seq_k": sizes["column"]}
-    names |= {name: constant(whole[name], True, device) for name in SIZES if name in used}
+    names |= {name: rules.constant(whole[name], True) for name in SIZES if name in used}
     ends: dict[tuple[str, tuple[int, ...]], tuple[Tensor, Tensor]] = {}
     for name, vector in mask.vectors.items():
         if vector.name:  # else it is a coordinate
-            names[name] = _vector(vector, sizes, block, given, ends)
+            tensor = elements(vector, sizes, given)
+            low, high = _vector(vector, tensor, block, ends)
+            names[name] = rules.known(low, high, not tensor.is_floating_point())
     for name, value in numbers.items():
-        names[name] = constant(value, name in variant.whole, device)
-    found = condition(expression, names)
+        names[name] = rules.constant(value, name in variant.whole)
+    found = rules.condition(expression)
     return Truth(found.some, found.some & found.every)
-
-
-@lru_cache(maxsize=1024)
-def _expression(wanted: Asked) -> Expression:
-    """What a mask keeps, with ``causal``: parsing that takes longer than most of a call."""
-    mask = variant_of(wanted).mask
-    assert mask is not None
-    return Logical("and", parse(CAUSAL), mask.given) if wanted.causal else mask.given
 
 
 def _listed(some: Tensor, every: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -198,7 +237,7 @@ def _listed(some: Tensor, every: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor
     return order.int(), counts, fulls, listed.int()
 
 
-def _coordinate(axis: str, size: int, block: int, device: torch.device) -> Interval:
+def _coordinate(axis: str, size: int, block: int, device: torch.device) -> Interval[Tensor]:
     first = torch.arange(0, size, block, device=device, dtype=torch.float64)
     last = (first + (block - 1)).clamp(max=size - 1)
     return Interval(_along(first, (axis,)), _along(last, (axis,)), whole=True)
@@ -206,21 +245,18 @@ def _coordinate(axis: str, size: int, block: int, device: torch.device) -> Inter
 
 def _vector(
     vector: Vector,
-    sizes: Mapping[str, int],
+    tensor: Tensor,
     block: Mapping[str, int],
-    given: Given,
     ends: dict[tuple[str, tuple[int, ...]], tuple[Tensor, Tensor]],
-) -> Interval:
-    """The least and the largest element of each block; of one that has no number anything.
-    ``ends`` has those of tensors that were there before, in blocks of the same sizes.
+) -> tuple[Tensor, Tensor]:
+    """The least and the largest element of each block of a ``tensor``. ``ends`` has those of
+    tensors that were there before, in blocks of the same sizes.
     """
-    tensor = elements(vector, sizes, given)
     key = vector.name, tuple(block[index] for index in vector.indices)
     if key not in ends:
         ends[key] = _ends(tensor, key[1])
     low, high = (_along(end, vector.indices) for end in ends[key])
-    whole = not tensor.is_floating_point()
-    return Interval(low, high, whole) if whole else known(low, high, whole)
+    return low, high
 
 
 def _ends(tensor: Tensor, block: tuple[int, ...]) -> tuple[Tensor, Tensor]:

@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from schedgen.errors import SchedgenError
+from schedgen.expressions import Expression, Logical, parse
 from schedgen.kernels import cache, checks, keys
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel, function_of, spec_kernel, target_for
 from schedgen.kernels.variants.backward import EDITS, KEYS, PACKED_KEYS
-from schedgen.kernels.variants.conditions import FACTOR, Variant
+from schedgen.kernels.variants.conditions import CAUSAL, FACTOR, Variant
 from schedgen.kernels.variants.reading import COORDINATES, SCORE, SIZES, Vector, number_name, read
 from schedgen.kernels.variants.spec import BASE, NAME, SINK, edited, opaque, order
 from schedgen.stored import Store
@@ -71,6 +72,14 @@ def variant_of(wanted: Asked) -> Variant:
     score = None if wanted.score is None else read("score", wanted.score, ranks, condition=False)
     whole = frozenset(name for name, kind in wanted.kinds if kind == "whole")
     return Variant(mask, score, wanted.causal, wanted.sinks, whole, wanted.blocks)
+
+
+@lru_cache(maxsize=1024)
+def kept_of(wanted: Asked) -> Expression:
+    """What a mask keeps, with ``causal``. Parsing this takes longer than most of a call."""
+    mask = variant_of(wanted).mask
+    assert mask is not None
+    return Logical("and", parse(CAUSAL), mask.given) if wanted.causal else mask.given
 
 
 @lru_cache(maxsize=1024)
@@ -241,27 +250,6 @@ def tensors(given: Given) -> dict[str, Tensor]:
 
 
 # -- the call --------------------------------------------------------------------------------------
-
-
-def call(
-    function: SpecKernel,
-    wanted: Asked,
-    operands: tuple[Tensor, Tensor, Tensor],
-    scale: float,
-    sinks: Tensor | None,
-    given: Given,
-    blocks: Mapping[str, Tensor] | None = None,
-) -> tuple[Tensor, Tensor]:
-    """The result, and the logarithms of sums; ``blocks`` are arrays of a walk.
-
-    Raises:
-        ArgumentValueError, ArgumentTypeError: an argument does not fit.
-        DeviceError, LaunchError: as of `SpecKernel`.
-    """
-    q, k, v = operands
-    more: Mapping[str, Tensor] = {} if blocks is None else blocks
-    passed = expressed(wanted, sizes_of(q, k), q, scale, sinks, given)
-    return function(q=q, k=k, v=v, **more, **passed)
 
 
 def sizes_of(q: Tensor, k: Tensor) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.variants import calling, gradients, planned
 from schedgen.kernels.variants.blocks import Blocks, arguments_of, blocks_of
+from schedgen.kernels.variants.spec import LISTED
 
 
 def attend(
@@ -37,16 +39,15 @@ def attend(
     wanted = calling.with_list(wanted) if listed else wanted
     named: dict[str, Any] = {"q": q, "k": k, "v": v, "scale": scale}
     named |= planned.of_caller(sinks, given)
-    derived = gradients.are_asked(named.values())
-    if derived or (listed and not isinstance(blocks, Blocks)):  # others when there is no plan
-        _checked(wanted, named)
+    if listed and isinstance(blocks, Blocks):
+        named |= blocks.passed(wanted, given)
 
     def compute() -> tuple[Tensor, Tensor]:
-        listing = _listing(wanted, named, blocks) if listed else {}
-        return planned.call(_FUNCTION, wanted, named | listing)
+        return planned.call(_FUNCTION, wanted, named)
 
-    if not derived:
+    if not gradients.are_asked(named.values()):
         return compute()
+    _checked(wanted, named)
     return gradients.attend(compute, (q, k, v), wanted, scale, sinks, given)
 
 
@@ -61,25 +62,13 @@ def blocks(
     """The blocks of keys that tiles of queries see, of a variant with lists of them."""
     named = {"q": q, "k": k, "v": v, "scale": 1.0}
     device = _checked(wanted, named | planned.of_caller(sinks, given))
-    return blocks_of(_kernel(q, v, wanted, device), wanted, q, k, given)
-
-
-def _listing(
-    wanted: calling.Asked, named: planned.Named, blocks: Blocks | bool | None
-) -> dict[str, Any]:
-    """What a call has of ``blocks``, or of those that are found out here."""
-    q, k, v = (named[name] for name in ("q", "k", "v"))
-    _, given = planned.from_caller(named)
-    if not isinstance(blocks, Blocks):
-        if not q.numel() or not k.shape[1]:
-            return {}
-        kernel = _kernel(q, v, wanted, checks.devices(q=q))
-        blocks = blocks_of(kernel, wanted, q, k, given)
-    return blocks.passed(wanted, given)
+    of_mask = replace(wanted, score=None, sinks=False)
+    passed = calling.expressed(of_mask, calling.sizes_of(q, k), q, 1.0, None, given)
+    return blocks_of(_kernel(q, v, wanted, device), wanted, q, k, given, device, passed)
 
 
 def _compute(wanted: calling.Asked, named: planned.Named) -> tuple[Tensor, Tensor]:
-    """What a variant returns, without gradients; ``named`` has its blocks, too."""
+    """What a variant returns, without gradients; ``named`` may have its blocks, too."""
     device = _checked(wanted, named)
     q, k, v = (named[name] for name in ("q", "k", "v"))
     sinks, given = planned.from_caller(named)
@@ -87,8 +76,14 @@ def _compute(wanted: calling.Asked, named: planned.Named) -> tuple[Tensor, Tenso
         out, lse = _room(named)
         return out.zero_(), lse.fill_(-math.inf) if sinks is None else lse.copy_(sinks[:, None])
     function = _kernel(q, v, wanted, device)
-    arrays = arguments_of(named, wanted, function, q, k) if wanted.blocks else None
-    return calling.call(function, wanted, (q, k, v), named["scale"], sinks, given, arrays)
+    passed = calling.expressed(wanted, calling.sizes_of(q, k), q, named["scale"], sinks, given)
+    if wanted.blocks:
+        passed |= (
+            arguments_of(named, wanted, function, q, k)
+            if LISTED in named
+            else blocks_of(function, wanted, q, k, given, device, passed).arrays
+        )
+    return function(q=q, k=k, v=v, **passed)
 
 
 def _room(named: planned.Named) -> tuple[Tensor, Tensor]:

@@ -91,11 +91,18 @@ class Kernel(StandIn):
 
     def call(self, places: Any, count: int) -> int:
         """What the host function does with its arguments."""
-        facts = self.facts
-        assert count == len(facts.parameters) + 2  # the stream, and the result
         if self.failing:
             ctypes.c_int32.from_address(places[count - 1]).value = 700
             return 0
+        arguments = self.arguments(places, count)
+        self.planned.append(self.name)
+        super().launch(*arguments)
+        return 0
+
+    def arguments(self, places: Any, count: int) -> tuple[list[Tensor], list[float]]:
+        """Tensors and scalars that it is passed."""
+        facts = self.facts
+        assert count == len(facts.parameters) + 2  # the stream, and the result
         tensors = [
             _tensor(places[n], len(p.extents), DTYPES[p.dtype]) for n, p in enumerate(facts.tensors)
         ]
@@ -103,9 +110,7 @@ class Kernel(StandIn):
             (ctypes.c_int32 if one.whole else ctypes.c_float).from_address(place).value
             for one, place in zip(facts.scalars, places[len(tensors) : count - 2], strict=True)
         ]
-        self.planned.append(self.name)
-        super().launch(tensors, scalars)
-        return 0
+        return tensors, scalars
 
 
 @_RUN

@@ -13,9 +13,10 @@ from torch import Tensor
 from schedgen.expressions import parse
 from schedgen.kernels import attention
 from schedgen.kernels.errors import ArgumentValueError
-from schedgen.kernels.variants.blocks import Blocks, arguments_of, blocks_of
+from schedgen.kernels.variants.blocks import Blocks, arguments_of, by_torch
 from schedgen.kernels.variants.calling import asked, spec_of, variant_of
-from schedgen.kernels.variants.intervals import Interval, condition, constant, known, number
+from schedgen.kernels.variants.interval_tensors import Tensors
+from schedgen.kernels.variants.intervals import Interval, Rules
 from schedgen.kernels.variants.spec import listed_along, opaque
 
 ROWS, KEYS = 64, 32
@@ -33,7 +34,7 @@ PER = torch.randint(0, 90, (2, 4))
 
 def listed(mask: str, *, causal: bool = False, **given: Any) -> Blocks:
     wanted = replace(asked(mask, None, causal, None, given), blocks=True)
-    return blocks_of(FUNCTION, wanted, Q, K, given)
+    return by_torch(FUNCTION, wanted, Q, K, given)
 
 
 def arguments(blocks: Blocks, wanted: Any, function: Any, q: Tensor, k: Tensor, given: Any) -> Any:
@@ -129,11 +130,11 @@ def test_what_is_not_known_is_listed() -> None:
 def test_rounding_is_outwards() -> None:
     """A comparison that float32 may decide otherwise than float64 holds for some element."""
     third = Interval(torch.tensor(0.1, dtype=torch.float64), torch.tensor(0.1, dtype=torch.float64))
-    names = {"x": third}
-    assert condition(parse("x * 3 == 0.3"), names).some
-    assert not condition(parse("x * 3 == 0.3"), names).every
-    assert number(parse("floor(x * 10)"), names).low == 0
-    assert number(parse("floor(x * 10)"), names).high == 1
+    rules = Rules(Tensors(third.low.device), {"x": third})
+    assert rules.condition(parse("x * 3 == 0.3")).some
+    assert not rules.condition(parse("x * 3 == 0.3")).every
+    assert rules.number(parse("floor(x * 10)")).low == 0
+    assert rules.number(parse("floor(x * 10)")).high == 1
 
 
 def test_which_masks_have_lists() -> None:
@@ -165,13 +166,16 @@ def test_numbers_are_those_of_kernels() -> None:
 @pytest.mark.parametrize("divisor", [4, -2, 3])
 def test_rests_by_what_may_not_be_positive(divisor: int) -> None:
     """Of such a divisor nothing is known, so that no block is left out."""
-    names = {"a": known(torch.tensor(-5.0).double(), torch.tensor(5.0).double(), whole=True)}
-    names["b"] = known(torch.tensor(-2.0).double(), torch.tensor(4.0).double(), whole=True)
+    names = {
+        "a": Interval(torch.tensor(-5.0).double(), torch.tensor(5.0).double(), whole=True),
+        "b": Interval(torch.tensor(-2.0).double(), torch.tensor(4.0).double(), whole=True),
+    }
+    rules = Rules(Tensors(torch.device("cpu")), names)
     for rest in (-3, -1, 0, 1):
-        assert condition(parse(f"a % b == {rest}"), names).some
-    names["b"] = constant(float(divisor), True, torch.device("cpu"))
+        assert rules.condition(parse(f"a % b == {rest}")).some
+    names["b"] = rules.constant(float(divisor), True)
     values = {a % divisor for a in range(-5, 6)}
-    assert all(condition(parse(f"a % b == {rest}"), names).some for rest in values)
+    assert all(rules.condition(parse(f"a % b == {rest}")).some for rest in values)
 
 
 def test_lists_for_other_numbers_are_refused() -> None:
