@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,16 @@ def compiled(path: Path = RESULTS) -> str:
 
 
 def problems(path: Path = NEWER) -> str:
-    """How many kernels of each spec and architecture something is wrong with, and their spills."""
+    """How many kernels of each spec and architecture something is wrong with, and their spills; a
+    sentence if there is none.
+    """
     lines = [
         (spec, arch, str(len(wrong)), _range(row["local bytes"] for row in wrong))
         for (spec, arch), rows in _groups(path)
         if (wrong := [row for row in rows if row["problems"]])
     ]
+    if not lines:
+        return f"No kernel has a problem.\n\n{_where(path)}"
     return _table(("spec", "for", "with a problem", "local bytes"), lines, path)
 
 
@@ -46,11 +51,18 @@ def _groups(path: Path) -> list[tuple[tuple[str, str], list[dict[str, Any]]]]:
 
 
 def _table(head: Sequence[str], lines: Sequence[Sequence[str]], path: Path) -> str:
-    found = json.loads(path.read_text("utf-8"))
     every = [head, ["---"] * len(head), *lines]
     table = "\n".join("| " + " | ".join(line) + " |" for line in every)
-    where = f"{found['environment']['date']}, {len(found['rows'])} kernels"
-    return f"{table}\n\n*{where}; `benchmarks/results/{path.name}`*"
+    return f"{table}\n\n{_where(path)}"
+
+
+def _where(path: Path) -> str:
+    """Of which day a file is, and how many of its kernels were compiled again, and when."""
+    found = json.loads(path.read_text("utf-8"))
+    again = Counter(row["date"] for row in found["rows"] if "date" in row)
+    later = "".join(f", {count} of them again on {day}" for day, count in sorted(again.items()))
+    where = f"{found['environment']['date']}, {len(found['rows'])} kernels{later}"
+    return f"*{where}; `benchmarks/results/{path.name}`*"
 
 
 def _range(values: Iterable[int]) -> str:

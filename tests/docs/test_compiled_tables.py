@@ -36,3 +36,7 @@ def test_a_row_for_each_spec_and_architecture(
     ]
     assert tables.problems(path).splitlines()[2] == "| gemm | sm_90a | 1 | 0 |"
     assert lines[-1] == "*today, 3 kernels; `benchmarks/results/compiled.json`*"
+    again = {**row("gemm_sm_90a_fp16", 168), "date": "tomorrow"}
+    path.write_text(json.dumps({"environment": {"date": "today"}, "rows": [again]}), "utf-8")
+    where = "*today, 1 kernels, 1 of them again on tomorrow; `benchmarks/results/compiled.json`*"
+    assert tables.problems(path).splitlines() == ["No kernel has a problem.", "", where]
