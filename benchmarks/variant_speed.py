@@ -55,6 +55,8 @@ SEQUENCES, SHORTEST, LONGEST = 32, 128, 8192
 HEAD_DIM = 128
 HEADS = ((16, 16), (16, 4))
 DOCUMENT_MASK = "doc[row] == doc[column]"
+DOCUMENT = {"doc": torch.empty(1, dtype=torch.int64)}
+"""The type of what the mask names."""
 SETTINGS = (("head_dim", str(HEAD_DIM)), ("dtype", "bf16"))
 Row = dict[str, Any]
 Run = Callable[[], Any]
@@ -116,8 +118,7 @@ def asked_of(case: Case) -> Any:
     if case.window:
         given = variant_arguments(torch.empty(1, 1, 1, 1), True, (WINDOW, 0), 0.0, None)
         return asked(given.pop("mask"), None, False, None, given)
-    wanted = asked(DOCUMENT_MASK, None, case.causal, None, {"doc": torch.empty(1)})
-    return replace(wanted, blocks=True)
+    return replace(asked(DOCUMENT_MASK, None, case.causal, None, DOCUMENT), blocks=True)
 
 
 def build(folder: Path, cases: Sequence[Case], keys: int) -> None:
@@ -127,6 +128,8 @@ def build(folder: Path, cases: Sequence[Case], keys: int) -> None:
     os.environ["SCHEDGEN_CACHE_DIR"] = str(folder)
     from schedgen.kernels import cache
     from schedgen.kernels.variants.calling import kernel_of
+    from schedgen.kernels.variants.listing import kernel_of as kernel_of_lists
+    from schedgen.kernels.variants.listing import whole_of
 
     folder.mkdir(parents=True, exist_ok=True)
     manifest: dict[str, str] = {}
@@ -137,6 +140,9 @@ def build(folder: Path, cases: Sequence[Case], keys: int) -> None:
         function = kernel_of(wanted, "h200", (*SETTINGS, *more))
         cache.compiled(function.path, function.facts, SMS)
         manifest[case.name] = str(function.path.relative_to(folder))
+        if wanted.blocks:  # of the mask alone, so that the same text finds it on the GPU's machine
+            lists = kernel_of_lists(wanted, whole_of(wanted, DOCUMENT), function.facts.target)
+            cache.compiled(lists.path, lists.facts, SMS)
         print(f"{time.monotonic() - begin:6.1f} s  {case.name}  {function.path}", flush=True)
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 

@@ -7,6 +7,7 @@ has this launch in its plan, before that of attention.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
@@ -114,10 +115,14 @@ class ListKernel:
         return order, counts, fulls, layouts.room(like, [*shape, -(-k.shape[1] // keys)])
 
 
-@lru_cache(maxsize=1024)
+_making = threading.Lock()
+_made = lru_cache(maxsize=1024)(ListKernel)
+
+
 def kernel_of(wanted: Asked, whole: tuple[bool, ...], arch: str) -> ListKernel:
     """The kernel for the mask of ``wanted``; ``whole``: as of `text_of`."""
-    return ListKernel(wanted, whole, arch)
+    with _making:
+        return _made(wanted, whole, arch)
 
 
 def whole_of(wanted: Asked, given: Mapping[str, Any]) -> tuple[bool, ...]:

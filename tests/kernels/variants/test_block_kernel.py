@@ -143,12 +143,11 @@ def test_documents(tmp_path: Path, causal: bool) -> None:
 
 
 def test_as_they_are_launched(tmp_path: Path) -> None:
-    """With all warps of the other architecture, and as many tiles as there are warps, and more."""
+    """With all warps, and more tiles than these, on the other architecture."""
     given = of_rows(documents(500), 500)
     warps = CTAS, WARPS
     with compiled(tmp_path, DOCUMENTS, given, arch="sm_100a", warps=warps) as lists:
-        lists.check((500, 500), (3, 5), given)
-        lists.check((500, 500), (4, 100), given, Adversarial(3))
+        lists.check((500, 500), (3, 25), given, Adversarial(3))
 
 
 def test_batches_and_heads(tmp_path: Path) -> None:
@@ -175,15 +174,13 @@ def test_arithmetic(tmp_path: Path) -> None:
     mask = (
         "(row - 3) // 7 % turn == column % 5 and true and (not bias[column] < least * 2.5 or "
         "where(doc[row] > 2, row * 0.1, column / 3 - abs(row - column)) < max(9, min(row, 30)) or "
-        "doc[row] % 3 // 2 != floor(docs[column] / 2 + relu(-bias[column]))) or tanh(row) > 2"
+        "doc[row] % 3 // 2 != floor(docs[column] / 2 + relu(-bias[column])) and tanh(row) < 2)"
     )
-    with compiled(tmp_path, mask.replace(" or tanh(row) > 2", ""), given) as lists:
+    with compiled(tmp_path, mask, given) as lists:
         blocks = lists.check((200, 300), (16, 8), given, Adversarial(2))
         assert 0 < blocks.share < 1
         other = given | {"turn": 5, "least": 0.1}
         lists.check((200, 300), (8, 4), other)
-    with compiled(tmp_path, mask, given) as lists:
-        assert lists.check((200, 300), (32, 32), given).share == 1
 
 
 def test_many_blocks(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from schedgen.kernels import (
     layouts,
     of_file,
 )
+from schedgen.kernels.variants import listing
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 SEQ_Q, SEQ_K = 200, 290
@@ -46,6 +47,8 @@ def emulated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
             assert not report.errors, report.text
 
     monkeypatch.setattr(of_file, "launcher", Launcher)
+    monkeypatch.setattr(listing, "launcher", Launcher)
+    monkeypatch.setattr(listing, "on_gpu", lambda device: True)  # pyright: ignore
     monkeypatch.setattr(checks, "devices", lambda **_: torch.device("cpu"))  # pyright: ignore
     monkeypatch.setattr(keys, "architecture", lambda _: request.param)  # pyright: ignore
 
