@@ -165,7 +165,7 @@ def blocks_of(
 
     Raises what `schedgen.kernels.launcher.launcher` raises.
     """
-    if listing.on_gpu(device):
+    if listing.on_gpu(device) and q.numel() and k.shape[1]:
         whole = listing.whole_of(wanted, given)
         kernel = listing.kernel_of(wanted, whole, of_gpu.architecture(device))
         if kernel.usable(device):
