@@ -22,11 +22,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from schedgen.codegen.facts import file_name
-from schedgen.codegen.style import Style
+from schedgen.codegen.style import Style, asked
 from schedgen.driver import lock_file
 from schedgen.driver.lock_file import Lock, LockedKernel
 from schedgen.kernels import (
     attention_scaled_op,
+    budgets,
     cross_entropy_op,
     dropout_op,
     mixed_op,
@@ -212,20 +213,23 @@ def _scaled() -> Iterator[Shipped]:
 
 def emitted(kernel: Shipped, store: Store | None = None) -> Emission:
     """What ``kernel`` should be: where warpgroups take registers from others, multiply, or make
-    operands of products, it is compiled, to see whether registers are enough. What ``store`` has
-    is not solved again. Raises SchedgenError.
+    operands of products, it is compiled, to see whether registers are enough, from what
+    `schedgen.kernels.budgets` has it begin with. What ``store`` has is not solved again.
+
+    Raises SchedgenError.
     """
     from schedgen.codegen.errors import EmitError
     from schedgen.driver.attempts import acceptable, compiled
     from schedgen.driver.emitting import emission, restyled
     from schedgen.driver.selecting import compiled_emission
-    from schedgen.driver.variations import Variation
+    from schedgen.driver.variations import Variation, with_registers
     from schedgen.errors import SchedgenError
     from schedgen.machine_file import read_machine
     from schedgen.spec.reader import read_spec
 
-    machine = read_machine(kernel.target)
     spec, settings = read_spec(kernel.spec), dict(kernel.settings)
+    more = budgets.budget(kernel.spec, kernel.target, settings)
+    machine = with_registers(read_machine(kernel.target), *more)
     found = emission(spec, machine, settings, store=store)
     measured = styles.styled((), kernel.spec, kernel.target, settings)
     if "late" in measured:  # what was measured is the schedule as it was planned
@@ -234,7 +238,11 @@ def emitted(kernel: Shipped, store: Store | None = None) -> Emission:
             return planned
     if needs_compiler(found.text):
         try:
-            found = compiled_emission(spec, machine, settings, first=found, store=store)[0]
+            # Of what was not measured, how it is written decides whether registers suffice.
+            suffices = None if kernel.target == styles.MEASURED else asked(measured)
+            found = compiled_emission(
+                spec, machine, settings, first=found, store=store, style=suffices
+            )[0]
         except EmitError:  # written as was measured to be fast, it may take fewer registers
             words = styles.styled(("peeled",), kernel.spec, kernel.target, settings)
             style = Style.of(words)

@@ -64,23 +64,29 @@ FASTER: Mapping[str, Kernels] = {
     "o1": _O1,
 }
 """By word of a style: where it is taken."""
+SUFFICING: Mapping[str, Kernels] = {
+    "o1": {"attention_fwd": [{"head_dim": "256", "causal": "true"}]},
+}
+"""Where registers of Blackwell suffice so, and no budget was found with which they suffice for both
+assemblers otherwise (`schedgen.kernels.budgets`). By machine code the softmax takes no longer."""
 _UNDECIDED = {"prompt", "straight", "loose", "late", "o1"}
 """What no compiler decides: taken nowhere else."""
 MEASURED = "h200"
+TAKEN: Mapping[str, Mapping[str, Kernels]] = {MEASURED: FASTER, "b200": SUFFICING}
+"""By machine model: what is taken for it."""
 
 
 def styled(words: tuple[str, ...], spec: str, target: str, settings: Mapping[str, str]) -> set[str]:
-    """``words`` of a style, with those of `FASTER` that were measured to be faster."""
+    """``words`` of a style, with those of `TAKEN`: that were measured to be faster, or suffice."""
     found = set(words) - _UNDECIDED
-    if target == MEASURED:
-        for word, kernels in FASTER.items():
-            if any(fits(settings, one) for one in kernels.get(spec, ())):
-                found.add(word)
+    for word, kernels in TAKEN.get(target, {}).items():
+        if any(fits(settings, one) for one in kernels.get(spec, ())):
+            found.add(word)
     if "loose" in found:  # blocks of their own are what is not mixed
         found.discard("blocks")
     return found
 
 
 def fits(settings: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """Whether an entry of `FASTER` is of a kernel with these settings."""
+    """Whether an entry of `TAKEN` is of a kernel with these settings."""
     return all(settings.get(name, "") == value for name, value in wanted.items())

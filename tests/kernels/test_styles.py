@@ -1,4 +1,4 @@
-"""Styles that were measured to be faster."""
+"""Styles that were measured to be faster, or with which registers suffice."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from schedgen.kernels import styles
 
 
 def test_locks_have_them() -> None:
-    """What a table says is what is shipped, and each of its entries is of a kernel."""
-    seen: set[tuple[str, str, int]] = set()
+    """What tables say is what is shipped, and each of their entries is of a kernel."""
+    seen: set[tuple[str, str, str, int]] = set()
     for one in lock_file.every():
         spec, settings = one.lock.spec, one.kernel.settings
         words = styles.styled(one.kernel.style, spec, one.lock.target, settings)
         assert words == set(one.kernel.style), one.name
-        if one.lock.target != styles.MEASURED:
-            continue
-        for word in words & styles.FASTER.keys():  # others are peeled where machine code says so
-            for number, wanted in enumerate(styles.FASTER[word].get(spec, ())):
+        taken = styles.TAKEN.get(one.lock.target, {})
+        for word in words & taken.keys():  # others are peeled where machine code says so
+            for number, wanted in enumerate(taken[word].get(spec, ())):
                 if styles.fits(settings, wanted):
-                    seen.add((word, spec, number))
+                    seen.add((one.lock.target, word, spec, number))
     assert seen == {
-        (word, spec, number)
-        for word, kernels in styles.FASTER.items()
+        (target, word, spec, number)
+        for target, taken in styles.TAKEN.items()
+        for word, kernels in taken.items()
         for spec, every in kernels.items()
         for number in range(len(every))
     }
@@ -31,6 +31,13 @@ def test_what_is_not_measured_stays() -> None:
     assert styles.styled(("peeled",), "rms_factors", "h200", {}) == {"peeled", "prompt"}
     assert styles.styled(("peeled", "prompt"), "rms_factors", "b200", {}) == {"peeled"}
     assert styles.styled((), "gemm_mixed", "h200", {"weights": "i8"}) == set()
+
+
+def test_what_suffices_is_of_blackwell() -> None:
+    settings = {"head_dim": "256", "causal": "true"}
+    assert styles.styled((), "attention_fwd", "b200", settings) == {"o1"}
+    assert styles.styled((), "attention_fwd", "b200", {"head_dim": "256"}) == set()
+    assert styles.styled(("o1",), "attention_fwd", "h200", settings) == set()
 
 
 def test_what_is_mixed_has_no_blocks() -> None:
