@@ -56,7 +56,8 @@ BUDGETS: Mapping[str, Sequence[Budget]] = {
         Budget({"head_dim": "192", "head_dim_v": "", "causal": "true"}, more_narrow=32),
         Budget({"head_dim": "192", "head_dim_v": "128", "causal": ""}, more_narrow=16),
         Budget({"head_dim": "224"}, more_narrow=16),
-        Budget({"head_dim": "256"}, more_narrow=16),  # with a mask: `styles.SUFFICING`
+        # With a mask `styles.SUFFICING` would do alone; so they have one schedule.
+        Budget({"head_dim": "256"}, more_narrow=16),
     ],
     "attention_kvcache_parts": [
         Budget({"dtype": "bf16", "causal": "", "page_size": ""}, more_narrow=16),
