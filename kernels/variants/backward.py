@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from schedgen.expressions import (
     Binary,
     Expression,
+    Logical,
     Name,
     common,
     derivative,
@@ -42,10 +44,14 @@ from schedgen.kernels.variants.conditions import (
     tile_names,
 )
 from schedgen.kernels.variants.reading import SCORE
-from schedgen.kernels.variants.spec import NAME, arguments, insert, put
+from schedgen.kernels.variants.spec import NAME, arguments, insert, put, walk
 
 KEYS, QUERIES = "attention_bwd_kv", "attention_bwd_q"
 PACKED_KEYS, PACKED_QUERIES = "attention_varlen_bwd_kv", "attention_varlen_bwd_q"
+OF_KEYS = Layout("keys", "queries", turned=True)
+"""Tiles of keys walk queries."""
+OF_QUERIES = Layout("queries", "keys", bounds=("column < seq_k",))
+"""Tiles of queries walk keys."""
 _OF_SCORES = "(scale * 0.6931471805599453)"
 """What gradients of products are multiplied by at the end, where scores stay: the softmax scale."""
 
@@ -54,7 +60,7 @@ def of_keys(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     """The data of the spec of the gradients of keys and values."""
     # what is loaded behind the queries of a packed sequence may be anything
     bounds = ("column < seq_q",) if base.get("ragged") else ()
-    layout = Layout("keys", "queries", turned=True, bounds=bounds)
+    layout = replace(OF_KEYS, bounds=bounds)
     data = _edited(base, variant, layout, first="KQ", gradient="rdS")
     # beside a mask and 64 columns there are too few registers for both, not with 32 or 96 columns
     # or where they have none of their own
@@ -68,8 +74,7 @@ def of_keys(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
 
 def of_queries(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     """The data of the spec of the gradient of queries."""
-    layout = Layout("queries", "keys", bounds=("column < seq_k",))
-    data = _edited(base, variant, layout, first="QK", gradient="rdP")
+    data = _edited(base, variant, OF_QUERIES, first="QK", gradient="rdP")
     _at_the_end(data, variant, "EPI", "dQ")
     return data
 
@@ -96,7 +101,7 @@ def _edited(
     arguments(data, variant)
     _loads(data, variant, layout, first)
     in_mask, elsewhere = split(variant, layout)
-    _mask(data, in_mask)
+    _mask(data, in_mask, blocks=variant.blocks)
     if layout.turned and variant.score is not None:
         # A score of queries behind the end may be anything, such as an infinite one, which does not
         # become 0 by what it is multiplied by. A product that stays is 0 there.
@@ -118,7 +123,10 @@ def _edited(
         put(body, "GRAD", {"to": {gradient: "where(rS > 0, rS * rdP, 0)"}})
     for key in ("tile_first", "tile_trips"):
         data["loops"].pop(key, None)
-    data["loops"] |= iterations(variant, in_mask, elsewhere, layout)
+    if variant.blocks:
+        walk(data, variant, layout)
+    else:
+        data["loops"] |= iterations(variant, in_mask, elsewhere, layout)
     return data
 
 
@@ -139,13 +147,16 @@ def _loads(data: dict[str, Any], variant: Variant, layout: Layout, first: str) -
         data["buffers"][name] = shape
 
 
-def _mask(data: dict[str, Any], in_mask: list[Expression]) -> None:
-    """Puts the conditions of the spec's mask, or takes it away."""
+def _mask(data: dict[str, Any], in_mask: list[Expression], *, blocks: bool) -> None:
+    """Puts the conditions of the spec's mask, or takes it away. Of a block that is full in a list
+    it keeps everything, too.
+    """
     body: list[dict[str, Any]] = data["operations"]["body"]
     mask = next(one for one in body if one["id"] == "MASK")
     mask.pop("only", None)
     if in_mask:
-        mask["keep"] = render(joined(in_mask))
+        kept = joined(in_mask)
+        mask["keep"] = render(Logical("or", parse("partly < 1"), kept) if blocks else kept)
     else:
         body.remove(mask)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ from schedgen.kernels.variants.calling import (
     sizes_of,
     variant_of,
 )
+from schedgen.kernels.variants.conditions import ROWS, Layout
 from schedgen.kernels.variants.interval_tensors import Tensors
 from schedgen.kernels.variants.intervals import Interval, Rules, Truth, as_float32
 from schedgen.kernels.variants.reading import SIZES, Vector
@@ -142,10 +144,10 @@ def _numbers(wanted: Asked, given: Given) -> tuple[tuple[str, float], ...]:
     return tuple((name, as_float32(float(value))) for name, value in values.items())
 
 
-def tile_of(function: SpecKernel) -> tuple[int, int]:
-    """Queries of an output tile, and keys of a block of a kernel."""
+def tile_of(function: SpecKernel, layout: Layout = ROWS) -> tuple[int, int]:
+    """Rows of an output tile, and columns of an iteration of a kernel: queries and keys."""
     known = dict(function.facts.settings)
-    return int(known["tiles"]) * int(known["rows"]), int(known["keys"])
+    return prod(int(known[name]) for name in layout.block.split(" * ")), int(known[layout.step])
 
 
 def blocks_of(
@@ -156,10 +158,13 @@ def blocks_of(
     given: Given,
     device: torch.device,
     passed: Mapping[str, Any],
+    layout: Layout = ROWS,
 ) -> Blocks:
     """The blocks of a call; everything is computed on its GPU, which is not waited for.
 
     Args:
+        q, k: queries and keys, of which only shapes are looked at; keys and queries for tiles that
+            are turned, whose ``wanted`` is.
         device: of the call.
         passed: what its kernel is passed for the mask (`schedgen.kernels.variants.calling`).
 
@@ -169,15 +174,22 @@ def blocks_of(
         whole = listing.whole_of(wanted, given)
         kernel = listing.kernel_of(wanted, whole, of_gpu.architecture(device))
         if kernel.usable(device):
-            (rows, keys), lengths = tile_of(function), (q.shape[1], k.shape[1])
+            (rows, keys), lengths = tile_of(function, layout), (q.shape[1], k.shape[1])
             arrays = kernel((rows, keys), q, k, passed)
             return Blocks(*arrays, rows, keys, *lengths, _numbers(wanted, given), wanted)
-    return by_torch(function, wanted, q, k, given)
+    return by_torch(function, wanted, q, k, given, layout)
 
 
-def by_torch(function: SpecKernel, wanted: Asked, q: Tensor, k: Tensor, given: Given) -> Blocks:
+def by_torch(
+    function: SpecKernel,
+    wanted: Asked,
+    q: Tensor,
+    k: Tensor,
+    given: Given,
+    layout: Layout = ROWS,
+) -> Blocks:
     """The same blocks, by operations of torch; what lists have behind their counts may differ."""
-    rows, keys = tile_of(function)
+    rows, keys = tile_of(function, layout)
     sizes = sizes_of(q, k)
     block = {"row": rows, "column": keys, "head": 1, "batch": 1}
     numbers = _numbers(wanted, given)

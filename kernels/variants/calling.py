@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache as cache_of_functions
@@ -39,6 +40,8 @@ SMALLER = (96, 80, 64, 48, 32)
 with that of its spec."""
 WALKED = {KEYS: "queries", PACKED_KEYS: "queries"}
 """Parameters for how many columns an iteration has, by spec; of others it is ``keys``."""
+_EXCHANGED = {"row": "column", "column": "row", "seq_q": "seq_k", "seq_k": "seq_q"}
+_COORDINATE = re.compile(rf"\b({'|'.join(_EXCHANGED)})\b")
 _RESERVED = {*COORDINATES, *SIZES, SCORE}
 Given = Mapping[str, Tensor | int | float]
 
@@ -95,6 +98,20 @@ def needs_list(wanted: Asked) -> bool:
 def with_list(wanted: Asked) -> Asked:
     """The same by a kernel that is told which blocks are computed."""
     return replace(wanted, blocks=True)
+
+
+@lru_cache(maxsize=1024)
+def turned(wanted: Asked) -> Asked:
+    """The same with queries as columns and keys as rows, for what tiles of keys see."""
+    mask = "" if wanted.mask is None else _COORDINATE.sub(_exchanged, wanted.mask)
+    if wanted.causal:
+        diagonal = _COORDINATE.sub(_exchanged, CAUSAL)
+        mask = f"({mask}) and {diagonal}" if mask else diagonal
+    return replace(wanted, mask=mask or None, score=None, causal=False, sinks=False)
+
+
+def _exchanged(name: re.Match[str]) -> str:
+    return _EXCHANGED[name[0]]
 
 
 def asked(

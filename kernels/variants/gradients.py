@@ -3,7 +3,8 @@
 `attention` calls a variant through `attend` where gradients are asked for. The kernels are those of
 `schedgen.kernels.attention_backward`, with the mask and the score of the variant in them
 (`schedgen.kernels.variants.backward`); no sum goes across CTAs, so the same inputs give the same
-bits. Block lists are not used here: which iterations are needed follows from formulas alone.
+bits. Where a list says which blocks the forward pass takes, each of these kernels has one: of the
+blocks of keys for tiles of queries, and of the blocks of queries for tiles of keys.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ from schedgen.kernels.attention_arguments import derivable, dims, walks
 from schedgen.kernels.errors import GradientError, KernelError
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.variants import calling
-from schedgen.kernels.variants.backward import KEYS, PACKED_KEYS, PACKED_QUERIES, QUERIES
+from schedgen.kernels.variants.backward import (
+    KEYS,
+    OF_KEYS,
+    OF_QUERIES,
+    PACKED_KEYS,
+    PACKED_QUERIES,
+    QUERIES,
+)
+from schedgen.kernels.variants.blocks import blocks_of
 from schedgen.kernels.variants.errors import VariantError
 
 DELTA = "attention_bwd_delta"
@@ -163,6 +172,8 @@ def backward(
     passed |= calling.expressed(wanted, sizes, q, scale, None, given)
     found: dict[str, Tensor] = {}
     for one in of_each:
+        if wanted.blocks:
+            passed |= _lists(one, wanted, q, k, given)
         made = one(**{parameter.name: passed[parameter.name] for parameter in one.inputs})
         made = made if len(one.outputs) > 1 else (made,)
         found |= {result.name: value for result, value in zip(one.outputs, made, strict=True)}
@@ -206,6 +217,20 @@ def of_packed(
     return *attention_varlen.of_shared(k, found), dsinks
 
 
+def _lists(
+    function: SpecKernel, wanted: calling.Asked, q: Tensor, k: Tensor, given: calling.Given
+) -> dict[str, Tensor]:
+    """The blocks that a kernel takes: of keys for tiles of queries, or turned."""
+    if "dq" in (result.name for result in function.outputs):
+        asked, rows, columns, layout = replace(wanted, score=None, sinks=False), q, k, OF_QUERIES
+    else:  # there is a tile of keys for each head of q
+        asked, layout, columns = calling.turned(wanted), OF_KEYS, q
+        rows = k[:, :, :1].expand(*k.shape[:2], q.shape[2], k.shape[3])
+    sizes = calling.sizes_of(rows, columns)
+    passed = calling.expressed(asked, sizes, q, 1.0, None, given)
+    return blocks_of(function, asked, rows, columns, given, q.device, passed, layout).arrays
+
+
 def _of_sinks(sinks: Tensor, lse: Tensor, delta: Tensor) -> Tensor:
     """A sink takes its share of each row, which has no value."""
     share = (sinks.float()[:, None] - lse).exp().nan_to_num(0.0)  # -inf of both: no share
@@ -221,8 +246,7 @@ def _kernels(
     target = calling.target_of(keys.architecture(q.device))
     dtype = {"dtype": checks.DTYPES[q.dtype]}
     settings = tuple((dims(head_dim, head_dim_v) | dtype).items())
-    # sinks are in the logarithms of sums, and lists say nothing that masks do not
-    plain = replace(wanted, sinks=False, blocks=False)
+    plain = replace(wanted, sinks=False)  # they are in the logarithms of sums
     delta, of_keys, of_queries = specs
     of_sums = calling.Asked(None, None, False, False, (), delta)
     return (

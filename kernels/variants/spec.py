@@ -15,6 +15,7 @@ from schedgen.expressions import Expression, Logical, Name, parse, references, r
 from schedgen.kernels.variants.conditions import (
     FACTOR,
     ROWS,
+    Layout,
     Variant,
     buffer,
     iterations,
@@ -65,7 +66,7 @@ def edited(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     put(data["operations"]["after"], "INV", {"to": _ends(variant)})
     del data["loops"]["tile_trips"]
     if variant.blocks:
-        _walk(data, listed_along(variant))
+        walk(data, variant)
     else:
         data["loops"] |= iterations(variant, in_mask, elsewhere)
     return data
@@ -194,18 +195,21 @@ LISTED, COUNTS, FULLS, ORDER = "listed", "counts", "fulls", "order"
 _OF_QUERIES, _OF_KEYS = "query_blocks", "key_blocks"
 
 
-def _walk(data: dict[str, Any], along: tuple[str, ...]) -> None:
-    """Blocks of keys from a list for each tile of queries. No formula says how much work a tile is:
-    lists have those with the most first, and CTAs claim them.
+def walk(data: dict[str, Any], variant: Variant, layout: Layout = ROWS) -> None:
+    """Blocks from a list for each output tile: of keys for one of queries, or turned. No formula
+    says how much work a tile is: lists have those with the most first, and CTAs claim them.
     """
-    shape = [*(EXTENTS[name] for name in along), _OF_QUERIES]
+    of_tiles, of_blocks, extent, what = _OF_QUERIES, _OF_KEYS, "seq_q", "keys"
+    if layout.turned:
+        of_tiles, of_blocks, extent, what = of_blocks, of_tiles, "seq_k", "queries"
+    shape = [*(EXTENTS[name] for name in listed_along(variant)), of_tiles]
     arrays = {
-        COUNTS: {"shape": shape, "dtype": "i32", "about": "how many blocks of keys there are"},
+        COUNTS: {"shape": shape, "dtype": "i32", "about": f"how many blocks of {what} there are"},
         FULLS: {"shape": shape, "dtype": "i32", "about": "how many are kept whole: the first"},
         ORDER: {"shape": shape, "dtype": "i32", "about": "of which tile: longest first"},
-        LISTED: {"shape": [*shape, _OF_KEYS], "dtype": "i32", "about": "which ones"},
+        LISTED: {"shape": [*shape, of_blocks], "dtype": "i32", "about": "which ones"},
     }
     data["arguments"] = arrays | data["arguments"]
-    tiles = {_OF_QUERIES: "seq_q"}
+    tiles = {of_tiles: extent}
     walk = {"list": LISTED, "count": COUNTS, "full": FULLS, "order": ORDER, "tiles": tiles}
     data["loops"] |= {"walk": walk, "claim": "dynamic"}

@@ -116,6 +116,22 @@ def test_documents() -> None:
     assert_right(found, given, torch.zeros(()).masked_fill(~kept, -math.inf), nothing)
 
 
+def test_gradients_of_documents() -> None:
+    """By lists of blocks of keys and of queries; some rows see nothing."""
+    leaves = [x.requires_grad_() for x in operands()]
+    found = attention(
+        *leaves, mask="doc[row] == docs[column] and column < row", doc=DOC[:SEQ_Q], docs=DOC
+    )
+    dout = torch.randn(found.shape).bfloat16()
+    mine = torch.autograd.grad(found, leaves, dout)
+    exact = [x.detach().double().requires_grad_() for x in leaves]
+    kept = (DOC[:SEQ_Q, None] == DOC) & (COLUMN < ROW)
+    q, k, v = (x.transpose(1, 2) for x in exact)
+    scores = (q @ k.mT / 8).masked_fill(~kept, -1e9)
+    result = (scores.softmax(3).masked_fill(~kept, 0.0) @ v).transpose(1, 2)
+    assert_near(mine, torch.autograd.grad(result, exact, dout.double()))
+
+
 def test_packed_sequences() -> None:
     """Windows, slopes and sinks of sequences with several lengths, none among them."""
     lengths = torch.tensor([[0, 0], [150, 170], [SEQ_Q - 150, 0], [0, SEQ_K - 170]])
