@@ -114,7 +114,8 @@ def _variant(
     named |= {"longest": longest, "scale": scale} | planned.of_caller(sinks, given)
 
     def compute() -> tuple[Tensor, Tensor]:
-        return planned.call(_FUNCTION, wanted, named)
+        out, lse = planned.call(_FUNCTION, wanted, named)
+        return out, lse
 
     if not gradients.are_asked(named.values()):
         return compute()

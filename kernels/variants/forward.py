@@ -43,7 +43,8 @@ def attend(
         named |= blocks.passed(wanted, given)
 
     def compute() -> tuple[Tensor, Tensor]:
-        return planned.call(_FUNCTION, wanted, named)
+        out, lse = planned.call(_FUNCTION, wanted, named)
+        return out, lse
 
     if not gradients.are_asked(named.values()):
         return compute()

@@ -23,7 +23,7 @@ from schedgen.kernels import attention_varlen, checks, keys
 from schedgen.kernels.attention_arguments import derivable, dims, walks
 from schedgen.kernels.errors import GradientError, KernelError
 from schedgen.kernels.of_spec import SpecKernel
-from schedgen.kernels.variants import calling
+from schedgen.kernels.variants import calling, planned
 from schedgen.kernels.variants.backward import (
     KEYS,
     OF_KEYS,
@@ -37,6 +37,7 @@ from schedgen.kernels.variants.errors import VariantError
 
 DELTA = "attention_bwd_delta"
 SPECS = DELTA, KEYS, QUERIES
+_DLSE = "dlse"
 PACKED = attention_varlen.DELTA, PACKED_KEYS, PACKED_QUERIES
 """Specs of row sums, and of gradients: of batches, and of packed sequences."""
 Results = tuple[Tensor, Tensor]
@@ -162,14 +163,29 @@ def backward(
         zero = torch.zeros_like(lse) if dlse is None else dlse
         dsinks = None if sinks is None else zero.sum((0, 2)).to(sinks.dtype)
         return torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v), dsinks
+    named: dict[str, Any] = {"q": q, "k": k, "v": v, "do": dout.contiguous(), "o": out, "lse": lse}
+    named |= {"scale": scale, **planned.of_caller(None, given)}
+    plain = replace(wanted, sinks=False)  # they are in the logarithms of sums
+    if dlse is None:
+        dq, dk, dv, delta = planned.call(_FUNCTION, plain, named)
+    else:  # which is subtracted from what a kernel computes: no plan has that
+        dq, dk, dv, delta = _compute(plain, {**named, _DLSE: dlse})
+    if k.shape[2] != q.shape[2]:  # in float32, rounded once
+        dk, dv = (each.view(*k.shape[:3], -1, each.shape[3]).sum(3) for each in (dk, dv))
+    return dq, dk, dv, None if sinks is None else _of_sinks(sinks, lse, delta)
+
+
+def _compute(wanted: calling.Asked, named: planned.Named) -> tuple[Tensor, ...]:
+    """The gradients of q, and of k and v for each head of q, and the row sums of dout * out."""
+    q, k, v, scale = (named[name] for name in ("q", "k", "v", "scale"))
+    _, given = planned.from_caller(named)
     of_sums, *of_each = _kernels(q, v, wanted)
-    delta, lse2 = of_sums(do=dout.contiguous(), o=out, lse=lse)
-    if dlse is not None:
-        delta = delta - dlse  # the gradient of a score is p * (dp - delta + dlse)
-    sizes = calling.sizes_of(q, k)
-    passed: dict[str, Any] = {"q": q, "k": k, "v": v, "do": dout.contiguous()}
+    delta, lse2 = of_sums(do=named["do"], o=named["o"], lse=named["lse"])
+    if _DLSE in named:
+        delta = delta - named[_DLSE]  # the gradient of a score is p * (dp - delta + dlse)
+    passed: dict[str, Any] = {name: named[name] for name in ("q", "k", "v", "do")}
     passed |= {"lse": lse2, "delta": delta}
-    passed |= calling.expressed(wanted, sizes, q, scale, None, given)
+    passed |= calling.expressed(wanted, calling.sizes_of(q, k), q, scale, None, given)
     found: dict[str, Tensor] = {}
     for one in of_each:
         if wanted.blocks:
@@ -177,10 +193,19 @@ def backward(
         made = one(**{parameter.name: passed[parameter.name] for parameter in one.inputs})
         made = made if len(one.outputs) > 1 else (made,)
         found |= {result.name: value for result, value in zip(one.outputs, made, strict=True)}
-    dq, dk, dv = (found[name] for name in ("dq", "dk", "dv"))
-    if k.shape[2] != q.shape[2]:  # in float32, rounded once
-        dk, dv = (each.view(*k.shape[:3], -1, each.shape[3]).sum(3) for each in (dk, dv))
-    return dq, dk, dv, None if sinks is None else _of_sinks(sinks, lse, delta)
+    return *(found[name] for name in ("dq", "dk", "dv")), delta
+
+
+def _room(named: planned.Named) -> tuple[Tensor, ...]:
+    q, k, v = (named[name] for name in ("q", "k", "v"))
+    batch, seq_q, heads, head_dim = q.shape
+    of_heads = (batch, k.shape[1], heads)
+    sums = q.new_empty((batch, heads, seq_q), dtype=torch.float32)
+    dk, dv = (q.new_empty((*of_heads, size)) for size in (head_dim, v.shape[3]))
+    return torch.empty_like(q), dk, dv, sums
+
+
+_FUNCTION = planned.Function("attention_variant_backward", _compute, _room, results=4)
 
 
 def of_packed(

@@ -23,7 +23,7 @@ from schedgen.kernels.variants.calling import Asked, Given
 
 Named = Mapping[str, Any]
 """Arguments of a call by name: tensors, integers and floats."""
-Results = tuple[Tensor, Tensor]
+Results = tuple[Tensor, ...]
 _SHOWN = 16
 _GIVEN, _SINKS = "given ", "sinks"
 """What names of tensors and numbers of expressions begin with, and that of sinks, in a call."""
@@ -37,11 +37,13 @@ class Function:
         name: what its operators are called by.
         compute: results for a variant and arguments; its checks are made once for a signature.
         room: what it returns, without values.
+        results: how many tensors that are.
     """
 
     name: str
     compute: Callable[[Asked, Named], Results]
     room: Callable[[Named], Results]
+    results: int = 2
 
 
 def of_caller(sinks: Tensor | None, given: Given) -> dict[str, Any]:
@@ -86,4 +88,5 @@ def _operator(function: Function, wanted: Asked, takes: tuple[tuple[str, str], .
 
     schema = ", ".join(f"{kind} a{number}" for number, (_, kind) in enumerate(takes))
     name = f"{function.name}_{digest}"
-    return Operator(f"{name}({schema}) -> (Tensor, Tensor)", compute, room)
+    returns = ", ".join(["Tensor"] * function.results)
+    return Operator(f"{name}({schema}) -> ({returns})", compute, room)
