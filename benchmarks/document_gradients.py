@@ -1,8 +1,8 @@
 """Gradients of attention to documents on a GPU: a mask by numbers of documents, by lists of blocks.
 
     python benchmarks/document_gradients.py --build FOLDER [--all]     # without a GPU
-    python benchmarks/document_gradients.py [--kernels FOLDER] [--heads-k N ...]
-                                            [--without NAME ...] [--save]
+    python benchmarks/document_gradients.py [--kernels FOLDER] [--only full|causal]
+                                            [--heads-k N ...] [--without NAME ...] [--save]
 
 The documents are those of `variant_speed`, 8 in 16384 tokens, seen from both sides and causally.
 Ours is ``attention(..., mask="doc[row] == doc[column]")``, whose backward pass lists the blocks
@@ -12,7 +12,7 @@ without ``deterministic``, and torch's compiled flex_attention. Times are those 
 alone, by autograd, milliseconds: launched ahead with an overwritten L2 cache (``ms``), and as users
 call it (``eager ms``). TFLOP/s count five products of what masks leave. Errors and ``same bits``
 are as in `packed_gradients`. ``--kernels`` takes what ``--build`` made, where nothing is solved,
-``--heads-k`` some of the cases, ``--without`` leaves a peer out. ``--save`` keeps results in
+``--only`` and ``--heads-k`` some of the cases, ``--without`` leaves a peer out. ``--save`` keeps results in
 ``results/document_gradients.json``, and what that has of other cases.
 """
 
@@ -187,6 +187,7 @@ def main() -> None:
     parser.add_argument("--build", type=Path, metavar="FOLDER", help="make kernels, without a GPU")
     parser.add_argument("--kernels", type=Path, metavar="FOLDER", help="take those that were made")
     parser.add_argument("--all", action="store_true", help="also without lists of blocks")
+    parser.add_argument("--only", choices=["full", "causal"], default="")
     parser.add_argument("--heads-k", type=int, nargs="+", default=[k for _, k in HEADS])
     parser.add_argument("--without", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--save", action="store_true")
@@ -196,7 +197,8 @@ def main() -> None:
         return
     if options.kernels is not None:
         take(options.kernels)
-    for case in (case for case in cases() if case.heads_k in options.heads_k):
+    chosen = (case for case in cases() if case.heads_k in options.heads_k)
+    for case in (one for one in chosen if options.only in ("", ("full", "causal")[one.causal])):
         rows: list[Row] = []
         for row in rows_of(case, options.without, everything=options.all):
             rows.append(row)

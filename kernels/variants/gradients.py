@@ -253,7 +253,8 @@ def _lists(
         rows = k[:, :, :1].expand(*k.shape[:2], q.shape[2], k.shape[3])
     sizes = calling.sizes_of(rows, columns)
     passed = calling.expressed(asked, sizes, q, 1.0, None, given)
-    return blocks_of(function, asked, rows, columns, given, q.device, passed, layout).arrays
+    device = checks.devices(q=q)  # that of a call that is planned
+    return blocks_of(function, asked, rows, columns, given, device, passed, layout).arrays
 
 
 def _of_sinks(sinks: Tensor, lse: Tensor, delta: Tensor) -> Tensor:
@@ -268,7 +269,7 @@ def _kernels(
     """Of row sums, of the gradients of keys and values (one or two), and of that of queries."""
     head_dim, head_dim_v = q.shape[-1], v.shape[-1]
     derivable(head_dim, head_dim_v)
-    target = calling.target_of(keys.architecture(q.device))
+    target = calling.target_of(keys.architecture(checks.devices(q=q)))
     dtype = {"dtype": checks.DTYPES[q.dtype]}
     settings = tuple((dims(head_dim, head_dim_v) | dtype).items())
     plain = replace(wanted, sinks=False)  # they are in the logarithms of sums

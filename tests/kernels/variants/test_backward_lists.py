@@ -14,6 +14,7 @@ from torch import Tensor
 
 from schedgen.driver.binding import kernels_of
 from schedgen.interpret.sequential import run
+from schedgen.kernels import checks
 from schedgen.kernels.variants import gradients
 from schedgen.kernels.variants.backward import KEYS, OF_KEYS, OF_QUERIES, QUERIES
 from schedgen.kernels.variants.blocks import tile_of
@@ -29,6 +30,12 @@ from schedgen.kernels.variants.calling import (
 from schedgen.machine_file import read_machine
 from tests.kernels.variants.test_backward import wanted_of
 from tests.schedgen.interpret.problems import random
+
+
+@pytest.fixture(autouse=True)
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "devices", lambda **_: torch.device("cpu"))  # pyright: ignore
+
 
 TILE = {"queries": "16", "keys": "32"}
 BATCH, SEQ_Q, SEQ_K, HEADS, HEADS_K, HEAD_DIM = 2, 70, 90, 2, 1, 64
