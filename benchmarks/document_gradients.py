@@ -12,8 +12,8 @@ without ``deterministic``, and torch's compiled flex_attention. Times are those 
 alone, by autograd, milliseconds: launched ahead with an overwritten L2 cache (``ms``), and as users
 call it (``eager ms``). TFLOP/s count five products of what masks leave. Errors and ``same bits``
 are as in `packed_gradients`. ``--kernels`` takes what ``--build`` made, where nothing is solved,
-``--only`` and ``--heads-k`` some of the cases, ``--without`` leaves a peer out. ``--save`` keeps results in
-``results/document_gradients.json``, and what that has of other cases.
+``--only`` and ``--heads-k`` some of the cases, ``--without`` leaves a peer out. ``--save`` keeps
+results in ``results/document_gradients.json``, beside what that has of other cases.
 """
 
 from __future__ import annotations
