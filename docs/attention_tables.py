@@ -89,9 +89,19 @@ def backward() -> str:
 
 def packed_gradients() -> str:
     """A line for each problem: gradients of packed sequences beside flash-attn-4, both ways."""
-    found = json.loads((RESULTS / "packed_gradients.json").read_text("utf-8"))
-    problems: dict[tuple[object, ...], dict[str, Mapping[str, Any]]] = {}
     told = ("case", "sequences", "tokens", "heads", "heads_k", "head_dim", "causal")
+    return _gradients("packed_gradients", told)
+
+
+def document_gradients() -> str:
+    """A line for each problem: gradients of a mask of documents beside flash-attn-4, both ways."""
+    return _gradients("document_gradients", ("heads", "heads_k", "causal"))
+
+
+def _gradients(file: str, told: Sequence[str]) -> str:
+    """A line for what rows tell of a problem."""
+    found = json.loads((RESULTS / f"{file}.json").read_text("utf-8"))
+    problems: dict[tuple[object, ...], dict[str, Mapping[str, Any]]] = {}
     for row in found["rows"]:
         if "same bits" in row:
             problems.setdefault(tuple(row[name] for name in told), {})[row["provider"]] = row
@@ -110,7 +120,7 @@ def packed_gradients() -> str:
         for row in (ours, rows["FA4"]):
             cells.append(", ".join(row[f"error of {each}"] for each in ("dq", "dk", "dv")))
         lines.append(cells)
-    return _table(lines, found["environment"], "packed_gradients")
+    return _table(lines, found["environment"], file)
 
 
 def _times(

@@ -332,6 +332,14 @@ PARTS: dict[str, Callable[[], str]] = {
     "decode-caches": attention_tables.decode_caches,
     "backward": attention_tables.backward,
     "packed-gradients": attention_tables.packed_gradients,
+    "document-gradients": attention_tables.document_gradients,
+    "block-lists": lambda: gpu_table(
+        "block_lists",
+        (
+            *("case", "lists", "tiles", "blocks", "runs", "wrong"),
+            *("kernel us in a graph", "torch us in a graph", "kernel us eager", "torch us eager"),
+        ),
+    ),
     "gated": attention_tables.gated,
     "claims": lambda: gpu_table(
         "claims",
