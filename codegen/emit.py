@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from schedgen.codegen import supported
+from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.binding import bound
 from schedgen.codegen.dtypes import DTYPES, NUMBERS
 from schedgen.codegen.errors import EmitError, EmitErrors
@@ -15,12 +18,13 @@ from schedgen.codegen.plan import Plan
 from schedgen.codegen.sm90 import Hopper
 from schedgen.codegen.sm100 import Blackwell
 from schedgen.codegen.source import WIDTH, Source
-from schedgen.codegen.style import PLAIN, Style, seen
+from schedgen.codegen.style import PLAIN, WAIT, Style, seen
 from schedgen.kernel import Kernel
 from schedgen.layouts import DTYPE_BITS
 from schedgen.proof.prove import ProvenProgram
 
 _ARCHITECTURES: dict[str, type[Hopper] | type[Blackwell]] = {"sm_90a": Hopper, "sm_100a": Blackwell}
+_LLVM = "from cutlass._mlir.dialects import llvm\n"
 
 
 def emit(
@@ -76,12 +80,22 @@ def _emit(proven: ProvenProgram, kernel: Kernel, *, events: bool, style: Style) 
     library = functions(source.nodes)
     shown = seen(style, library, loosened=architecture.loosened)
     parts = [
-        f"{_header(architecture.plan)}\n{architecture.imports}{_narrow_types(renamed)}",
+        f"{_header(architecture.plan)}\n{_imports(architecture, library)}{_narrow_types(renamed)}",
         used(library, architecture.library + (f"\n{LIBRARY}" if clocks else "")),
         source.text,
         constants(program, kernel, shown.words) + (clocks.table.text() if clocks else ""),
     ]
     return "\n\n".join(parts)
+
+
+def _imports(architecture: Architecture, library: Collection[str]) -> str:
+    """Those of an architecture, and what waits are written with, which few files for Blackwell
+    have (the style `prompt`).
+    """
+    found, last = architecture.imports, "from cutlass.cute.nvgpu"
+    if WAIT in library and _LLVM not in found:
+        return found.replace(last, f"{_LLVM}{last}", 1)
+    return found
 
 
 def _narrow_types(kernel: Kernel) -> str:

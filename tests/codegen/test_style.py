@@ -124,6 +124,15 @@ def test_prompt(tmp_path: Path) -> None:
     assert read_facts(path).style == ("prompt",)
 
 
+def test_prompt_on_blackwell(tmp_path: Path) -> None:
+    """Where other files import nothing that waits would be written with."""
+    proven, kernel = solved("gemm", "b200")
+    path = tmp_path / "kernel.py"
+    path.write_text(emit(proven, kernel, style=Style(prompt=True)), "utf-8")
+    assert compile_file(path, tmp_path, sms=148).cubin.exists()
+    assert " llvm" not in emit(proven, kernel).partition("@cute")[0]
+
+
 def test_first_level(tmp_path: Path) -> None:
     """The same text, from which the assembler makes something else."""
     proven, kernel = solved("gemm", "h200")
