@@ -1,7 +1,7 @@
 """Lists of blocks on a GPU: the kernel that is made of a mask beside operations of torch.
 
     python benchmarks/block_lists.py --build FOLDER      # without a GPU: kernels for H200
-    SCHEDGEN_CACHE_DIR=FOLDER python benchmarks/block_lists.py [--only NAME ...] [--save]
+    SCHEDGEN_CACHE_DIR=FOLDER python benchmarks/block_lists.py [--only NAME ... | --save]
 
 Tiles of 128 queries and 96 keys; documents are those of `variant_speed.py`, sorted or not, of one
 sequence, of each batch, and with a reach of each head. For each mask it prints whether the kernel
@@ -143,6 +143,8 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--save", action="store_true")
     options = parser.parse_args()
+    if options.only and options.save:
+        parser.error("--save keeps all cases; fix: leave --only out")
     cases = [case for case in CASES if not options.only or case.name in options.only]
     if options.build:
         build(options.build.resolve(), cases)

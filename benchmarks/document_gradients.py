@@ -13,7 +13,8 @@ alone, by autograd, milliseconds: launched ahead with an overwritten L2 cache (`
 call it (``eager ms``). TFLOP/s count five products of what masks leave. Errors and ``same bits``
 are as in `packed_gradients`. ``--kernels`` takes what ``--build`` made, where nothing is solved,
 ``--only`` and ``--heads-k`` some of the cases, ``--without`` leaves a peer out. ``--save`` keeps
-results in ``results/document_gradients.json``, beside what that has of other cases.
+results in ``results/document_gradients.json``, beside what that has of other cases of the same day
+and machine.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from packed_gradients import MANIFEST, SMS, TARGET, Case, Gradients, errors, ref
 from packed_gradients import candidates as of_packed
 from report import RESULTS, environment, lines
 from torch import Tensor
-from variant_speed import DOCUMENT_MASK, HEAD_DIM, lengths_of_documents
+from variant_speed import DOCUMENT, DOCUMENT_MASK, HEAD_DIM, lengths_of_documents
 
 from schedgen.benchmarks.timing import OURS, eagerly, in_turns, warm
 
@@ -55,8 +56,7 @@ def asked_of(causal: bool, blocks: bool) -> Any:
     """What distinguishes the kernels."""
     from schedgen.kernels.variants.calling import asked
 
-    given = {"doc": torch.zeros(1, dtype=torch.int64)}
-    return replace(asked(DOCUMENT_MASK, None, causal, None, given), blocks=blocks)
+    return replace(asked(DOCUMENT_MASK, None, causal, None, DOCUMENT), blocks=blocks)
 
 
 def needed(causal: bool, blocks: bool) -> Iterator[tuple[Any, tuple[tuple[str, str], ...]]]:
@@ -90,8 +90,7 @@ def build(folder: Path, *, everything: bool) -> None:
                 (folder / MANIFEST).write_text(json.dumps(made, indent=1), encoding="utf-8")
             wanted = asked_of(causal, blocks=True)
             for one in (wanted, turned(wanted)):  # found by their texts on the GPU's machine
-                whole = tuple(True for _ in listing.parts_of(one).vectors)
-                lists = listing.kernel_of(one, whole, "sm_90a")
+                lists = listing.kernel_of(one, listing.whole_of(one, DOCUMENT), "sm_90a")
                 cache.compiled(lists.path, lists.facts, SMS)
 
 
@@ -209,12 +208,13 @@ def main() -> None:
 
 
 def save(rows: list[Row]) -> None:
-    """Keeps the rows of one case, and those of others that are there."""
+    """Keeps the rows of one case, and those of others that were measured in the same way."""
     path = RESULTS / "document_gradients.json"
-    old: list[Row] = json.loads(path.read_text("utf-8"))["rows"] if path.exists() else []
-    case = ("heads_k", "causal")
-    others = [row for row in old if any(row[key] != rows[0][key] for key in case)]
-    path.write_text(lines(environment(), others + rows), encoding="utf-8")
+    here, case = environment(), ("heads_k", "causal")
+    old = json.loads(path.read_text("utf-8")) if path.exists() else {"environment": {}, "rows": []}
+    same = old["environment"] == json.loads(json.dumps(here))
+    others = [row for row in old["rows"] if same and any(row[key] != rows[0][key] for key in case)]
+    path.write_text(lines(here, others + rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

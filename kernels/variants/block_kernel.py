@@ -120,7 +120,8 @@ def text_of(
 
 def _about(wanted: Asked) -> str:
     mask = " ".join((wanted.mask or "").replace("\\", " ").replace('"""', " ").split())
-    return textwrap.fill(mask + (", causal" if wanted.causal else ""), 96)
+    turned = ", of blocks of rows for tiles of columns" if wanted.turned else ""
+    return textwrap.fill(mask + (", causal" if wanted.causal else "") + turned, 96)
 
 
 def _lines(lines: Iterator[str], deep: int) -> str:

@@ -64,6 +64,9 @@ class Blocks:
         rows, keys: queries of a tile, keys of a block.
         seq_q, seq_k: what they are for.
         numbers: those that the mask names, and what they were.
+
+    Of a mask that is turned, for gradients of keys, queries and keys have changed places in all of
+    this.
     """
 
     order: Tensor

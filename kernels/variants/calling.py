@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache as cache_of_functions
@@ -23,7 +22,15 @@ from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel, function_of, spec_kernel, target_for
 from schedgen.kernels.variants.backward import EDITS, KEYS, PACKED_KEYS
 from schedgen.kernels.variants.conditions import CAUSAL, FACTOR, Variant
-from schedgen.kernels.variants.reading import COORDINATES, SCORE, SIZES, Vector, number_name, read
+from schedgen.kernels.variants.reading import (
+    COORDINATES,
+    SCORE,
+    SIZES,
+    Vector,
+    exchanged,
+    number_name,
+    read,
+)
 from schedgen.kernels.variants.spec import BASE, NAME, SINK, edited, opaque, order
 from schedgen.stored import Store
 
@@ -40,8 +47,6 @@ SMALLER = (96, 80, 64, 48, 32)
 with that of its spec."""
 WALKED = {KEYS: "queries", PACKED_KEYS: "queries"}
 """Parameters for how many columns an iteration has, by spec; of others it is ``keys``."""
-_EXCHANGED = {"row": "column", "column": "row", "seq_q": "seq_k", "seq_k": "seq_q"}
-_COORDINATE = re.compile(rf"\b({'|'.join(_EXCHANGED)})\b")
 _RESERVED = {*COORDINATES, *SIZES, SCORE}
 Given = Mapping[str, Tensor | int | float]
 
@@ -50,7 +55,8 @@ Given = Mapping[str, Tensor | int | float]
 class Asked:
     """What a caller asks for, as far as kernels differ by it; ``kinds`` are pairs of an argument
     and ``whole``, ``real`` or the number of dimensions, ``base`` is the spec that is edited,
-    ``blocks`` whether a list says which blocks of keys are computed.
+    ``blocks`` whether a list says which blocks are computed, ``turned`` whether rows of its mask
+    are keys.
     """
 
     mask: str | None
@@ -60,6 +66,7 @@ class Asked:
     kinds: tuple[tuple[str, str], ...]
     base: str = BASE
     blocks: bool = False
+    turned: bool = False
 
     @property
     def plain(self) -> bool:
@@ -72,6 +79,7 @@ def variant_of(wanted: Asked) -> Variant:
     """What is asked for, read. Raises VariantError: an expression is wrong."""
     ranks = {n: int(kind) if kind.isdigit() else 0 for n, kind in wanted.kinds}
     mask = None if wanted.mask is None else read("mask", wanted.mask, ranks, condition=True)
+    mask = mask.turned if mask is not None and wanted.turned else mask
     score = None if wanted.score is None else read("score", wanted.score, ranks, condition=False)
     whole = frozenset(name for name, kind in wanted.kinds if kind == "whole")
     return Variant(mask, score, wanted.causal, wanted.sinks, whole, wanted.blocks)
@@ -82,7 +90,10 @@ def kept_of(wanted: Asked) -> Expression:
     """What a mask keeps, with ``causal``. Parsing this takes longer than most of a call."""
     mask = variant_of(wanted).mask
     assert mask is not None
-    return Logical("and", parse(CAUSAL), mask.given) if wanted.causal else mask.given
+    if not wanted.causal:
+        return mask.given
+    diagonal = parse(CAUSAL)
+    return Logical("and", exchanged(diagonal) if wanted.turned else diagonal, mask.given)
 
 
 @lru_cache(maxsize=1024)
@@ -102,16 +113,8 @@ def with_list(wanted: Asked) -> Asked:
 
 @lru_cache(maxsize=1024)
 def turned(wanted: Asked) -> Asked:
-    """The same with queries as columns and keys as rows, for what tiles of keys see."""
-    mask = "" if wanted.mask is None else _COORDINATE.sub(_exchanged, wanted.mask)
-    if wanted.causal:
-        diagonal = _COORDINATE.sub(_exchanged, CAUSAL)
-        mask = f"({mask}) and {diagonal}" if mask else diagonal
-    return replace(wanted, mask=mask or None, score=None, causal=False, sinks=False)
-
-
-def _exchanged(name: re.Match[str]) -> str:
-    return _EXCHANGED[name[0]]
+    """The mask with queries as columns and keys as rows, for what tiles of keys see."""
+    return replace(wanted, score=None, sinks=False, turned=not wanted.turned)
 
 
 def asked(

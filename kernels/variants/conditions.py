@@ -37,7 +37,7 @@ class Variant:
         causal: whether keys after the diagonal are left out, too.
         sinks: whether each head has a logit without a value.
         whole: numbers of the caller that are whole.
-        blocks: whether a list says which blocks of keys a tile of queries takes.
+        blocks: whether a list says which blocks an output tile takes.
     """
 
     mask: Read | None = None

@@ -32,14 +32,14 @@ from schedgen.kernels.variants.backward import (
     PACKED_QUERIES,
     QUERIES,
 )
-from schedgen.kernels.variants.blocks import blocks_of
+from schedgen.kernels.variants.blocks import blocks_of, tile_of
 from schedgen.kernels.variants.errors import VariantError
 
 DELTA = "attention_bwd_delta"
 SPECS = DELTA, KEYS, QUERIES
-_DLSE = "dlse"
 PACKED = attention_varlen.DELTA, PACKED_KEYS, PACKED_QUERIES
 """Specs of row sums, and of gradients: of batches, and of packed sequences."""
+_DLSE = "dlse"
 Results = tuple[Tensor, Tensor]
 
 
@@ -187,9 +187,10 @@ def _compute(wanted: calling.Asked, named: planned.Named) -> tuple[Tensor, ...]:
     passed |= {"lse": lse2, "delta": delta}
     passed |= calling.expressed(wanted, calling.sizes_of(q, k), q, scale, None, given)
     found: dict[str, Tensor] = {}
+    of_keys: dict[tuple[int, int], dict[str, Tensor]] = {}
     for one in of_each:
         if wanted.blocks:
-            passed |= _lists(one, wanted, q, k, given)
+            passed |= _lists(one, wanted, passed, given, of_keys)
         made = one(**{parameter.name: passed[parameter.name] for parameter in one.inputs})
         made = made if len(one.outputs) > 1 else (made,)
         found |= {result.name: value for result, value in zip(one.outputs, made, strict=True)}
@@ -243,18 +244,36 @@ def of_packed(
 
 
 def _lists(
-    function: SpecKernel, wanted: calling.Asked, q: Tensor, k: Tensor, given: calling.Given
+    function: SpecKernel,
+    wanted: calling.Asked,
+    passed: Mapping[str, Any],
+    given: calling.Given,
+    of_keys: dict[tuple[int, int], dict[str, Tensor]],
 ) -> dict[str, Tensor]:
-    """The blocks that a kernel takes: of keys for tiles of queries, or turned."""
-    if "dq" in (result.name for result in function.outputs):
-        asked, rows, columns, layout = replace(wanted, score=None, sinks=False), q, k, OF_QUERIES
-    else:  # there is a tile of keys for each head of q
-        asked, layout, columns = calling.turned(wanted), OF_KEYS, q
-        rows = k[:, :, :1].expand(*k.shape[:2], q.shape[2], k.shape[3])
-    sizes = calling.sizes_of(rows, columns)
-    passed = calling.expressed(asked, sizes, q, 1.0, None, given)
+    """The blocks that a kernel takes: of keys for tiles of queries, or turned.
+
+    ``passed`` has what both kernels are passed, ``of_keys`` what was listed for tiles of keys, of
+    which wide heads have two kernels.
+    """
+    q, k = passed["q"], passed["k"]
     device = checks.devices(q=q)  # that of a call that is planned
-    return blocks_of(function, asked, rows, columns, given, device, passed, layout).arrays
+    if "dq" in (result.name for result in function.outputs):
+        by = q, k, given, device, passed, OF_QUERIES
+        return blocks_of(function, replace(wanted, score=None), *by).arrays
+    tile = tile_of(function, OF_KEYS)
+    if tile not in of_keys:  # there is a tile of keys for each head of q
+        rows = k[:, :, :1].expand(*k.shape[:2], q.shape[2], k.shape[3])
+        by = rows, q, given, device, {**passed, **_turned(wanted, passed)}, OF_KEYS
+        of_keys[tile] = blocks_of(function, calling.turned(wanted), *by).arrays
+    return of_keys[tile]
+
+
+def _turned(wanted: calling.Asked, passed: Mapping[str, Any]) -> dict[str, Any]:
+    """What expressions of a turned mask are passed: what is along rows is along columns there."""
+    mask = calling.variant_of(wanted).mask
+    assert mask is not None
+    named = [vector for vector in mask.vectors.values() if vector.name]
+    return {vector.turned.argument: passed[vector.argument] for vector in named}
 
 
 def _of_sinks(sinks: Tensor, lse: Tensor, delta: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any
@@ -24,6 +25,7 @@ from schedgen.kernels.operators import Operator
 from schedgen.kernels.variants.block_kernel import NAME, RESULTS, parts_of, room, text_of
 from schedgen.kernels.variants.calling import Asked
 from schedgen.kernels.variants.reading import number_name
+from schedgen.kernels.variants.spec import BASE
 
 log = logging.getLogger("schedgen.kernels")
 
@@ -120,9 +122,10 @@ _made = lru_cache(maxsize=1024)(ListKernel)
 
 
 def kernel_of(wanted: Asked, whole: tuple[bool, ...], arch: str) -> ListKernel:
-    """The kernel for the mask of ``wanted``; ``whole``: as of `text_of`."""
+    """The kernel for the mask of ``wanted``, one for all scores; ``whole``: as of `text_of`."""
+    of_mask = replace(wanted, score=None, sinks=False, base=BASE)
     with _making:
-        return _made(wanted, whole, arch)
+        return _made(of_mask, whole, arch)
 
 
 def whole_of(wanted: Asked, given: Mapping[str, Any]) -> tuple[bool, ...]:

@@ -26,6 +26,7 @@ from schedgen.expressions import (
     Unary,
     check_condition,
     check_formula,
+    fold,
     parse,
 )
 from schedgen.expressions.errors import suggest
@@ -54,9 +55,18 @@ class Vector:
         return "_".join(("given", *filter(None, (self.name, *self.indices))))
 
     @property
+    def turned(self) -> Vector:
+        """The same with rows and columns exchanged."""
+        return Vector(self.name, tuple(EXCHANGED.get(index, index) for index in self.indices))
+
+    @property
     def along(self) -> str | None:
         """``row`` or ``column`` if there is one for each of these, else None: one for a tile."""
         return next((index for index in self.indices if index in ("row", "column")), None)
+
+
+EXCHANGED = {"row": "column", "column": "row", "seq_q": "seq_k", "seq_k": "seq_q"}
+"""What coordinates and lengths become where tiles have keys as rows."""
 
 
 def number_name(name: str) -> str:
@@ -85,6 +95,17 @@ class Read:
         """What stands in a spec for names of these expressions."""
         found: dict[str, Expression] = {n: Name(v.argument) for n, v in self.vectors.items()}
         return found | {name: Name(number_name(name)) for name in self.numbers}
+
+    @property
+    def turned(self) -> Read:
+        """The same with rows and columns exchanged."""
+        vectors = {name: vector.turned for name, vector in self.vectors.items()}
+        return Read(exchanged(self.given), exchanged(self.written), vectors, self.numbers)
+
+
+def exchanged(expression: Expression) -> Expression:
+    """Queries as columns, and keys as rows."""
+    return fold(expression, {name: Name(other) for name, other in EXCHANGED.items()})
 
 
 @dataclass

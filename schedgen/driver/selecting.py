@@ -2,7 +2,8 @@
 way in which the machine code keeps most of it.
 
 `schedgen emit`, `schedgen emulate` and `python -m schedgen.kernels.regenerate` all select by this
-rule, so that what is checked is what is written.
+rule, so that what is checked is what is written. Only some shipped kernels for Blackwell begin with
+more registers than the machine model says (`schedgen.kernels.budgets`).
 """
 
 from __future__ import annotations

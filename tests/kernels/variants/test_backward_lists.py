@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from schedgen.driver.binding import kernels_of
+from schedgen.expressions import render
 from schedgen.interpret.sequential import run
 from schedgen.kernels import checks
 from schedgen.kernels.variants import gradients
@@ -23,12 +23,14 @@ from schedgen.kernels.variants.calling import (
     Asked,
     asked,
     expressed,
+    kept_of,
     sizes_of,
     spec_of,
     turned,
+    variant_of,
 )
 from schedgen.machine_file import read_machine
-from tests.kernels.variants.test_backward import wanted_of
+from tests.kernels.variants.test_backward import SCORES, wanted_of
 from tests.schedgen.interpret.problems import random
 
 
@@ -37,6 +39,7 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "devices", lambda **_: torch.device("cpu"))  # pyright: ignore
 
 
+CAPPED = "cap * tanh(score / cap)"
 TILE = {"queries": "16", "keys": "32"}
 BATCH, SEQ_Q, SEQ_K, HEADS, HEADS_K, HEAD_DIM = 2, 70, 90, 2, 1, 64
 ROW, COLUMN = torch.arange(SEQ_Q)[:, None], torch.arange(SEQ_K)
@@ -69,8 +72,13 @@ CASES: Mapping[str, tuple[Mapping[str, Any], bool, Tensor]] = {
 }
 
 
+def unchanged(score: Tensor) -> Tensor:
+    return score
+
+
 def lists(base: str, wanted: Asked, q: Tensor, k: Tensor, given: Any) -> dict[str, Tensor]:
-    return gradients._lists(FUNCTIONS[base], wanted, q, k, given)  # pyright: ignore[reportPrivateUsage]
+    passed = expressed(wanted, sizes_of(q, k), q, 1.0, None, given) | {"q": q, "k": k}
+    return gradients._lists(FUNCTIONS[base], wanted, passed, given, {})  # pyright: ignore
 
 
 def kept_by(found: Mapping[str, Tensor], rows: int, columns: int, shape: tuple[int, int]) -> Tensor:
@@ -96,17 +104,25 @@ def test_lists_have_what_is_kept(mask: str) -> None:
     assert of_keys.float().mean() < 0.9
 
 
-@pytest.mark.parametrize("target", ["h200", "b200"])
-@pytest.mark.parametrize("mask", CASES)
-def test_gradients(mask: str, target: str) -> None:
+@pytest.mark.parametrize(
+    ("mask", "target", "score"),
+    [
+        *((mask, "h200", None) for mask in CASES),
+        *((mask, "b200", None) for mask in list(CASES)[1:]),
+        (next(iter(CASES)), "b200", CAPPED),
+    ],
+)
+def test_gradients(mask: str, target: str, score: str | None) -> None:
     given, causal, kept = CASES[mask]
     q, dout = (random(BATCH, SEQ_Q, HEADS, HEAD_DIM, seed=n) for n in (2, 3))
     k, v = (random(BATCH, SEQ_K, HEADS_K, HEAD_DIM, seed=n) for n in (0, 1))
-    lse, delta, right = wanted_of((q, k, v), lambda s: s, kept, dout)
+    formula = unchanged if score is None else SCORES[score][1]
+    lse, delta, right = wanted_of((q, k, v), formula, kept, dout)
     sums = (lse * LOG2_E).where(lse > -1e30, 1e30).float()
     inputs: dict[str, Any] = {"q": q, "k": k, "v": v, "do": dout, "lse": sums}
     inputs |= {"delta": delta.float()}
-    wanted = replace(asked(mask, None, causal, None, given), blocks=True)
+    given = given if score is None else {**given, **SCORES[score][0]}
+    wanted = replace(asked(mask, score, causal, None, given), blocks=True)
     for name, value in expressed(wanted, sizes_of(q, k), q, 1 / 8, None, given).items():
         inputs[name] = value if isinstance(value, Tensor) else torch.tensor(value)
     found: dict[str, Tensor] = {}
@@ -126,13 +142,25 @@ def test_gradients(mask: str, target: str) -> None:
 def test_turned() -> None:
     """Coordinates and lengths change places, arguments that are called like them do not."""
     given = {"rows": 3, "row_of": torch.empty(4)}
-    wanted = asked("row_of[column] < rows and seq_k - column > row", None, True, None, given)
-    exchanged = "(row_of[row] < rows and seq_q - row > column) and row <= column + seq_q - seq_k"
+    wanted = asked(
+        "row_of[column] < rows and seq_k - column > row // 2", "2 * score", True, None, given
+    )
     found = turned(wanted)
-    assert found.mask is not None
-    assert re.sub(r"\s+", " ", found.mask) == exchanged
-    assert not found.causal
-    assert turned(asked(None, None, True, None, {})).mask == "row <= column + seq_q - seq_k"
+    text = render(kept_of(found)).replace("(", "").replace(")", "")
+    before, behind = "row <= column + seq_q - seq_k and ", " < rows and seq_q - row > column // 2"
+    assert text.startswith(before)
+    assert text.endswith(behind)
+    mask = variant_of(found).mask
+    assert mask is not None
+    assert [vector.argument for vector in mask.vectors.values()] == ["given_row_of_row"]
+    assert found.score is None
+    assert turned(found) == replace(wanted, score=None)
+
+
+def test_turned_masks_may_be_as_long_as_others() -> None:
+    """They are not read again."""
+    mask = " or ".join(["doc[row] > 1"] * 62 + ["doc[row] == doc[column]"])
+    assert variant_of(turned(asked(mask, None, True, None, {"doc": DOC}))).mask is not None
 
 
 def test_tiles() -> None:
