@@ -24,19 +24,17 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import torch
-from backward import ROUNDS
-from packed_gradients import MANIFEST, SMS, TARGET, Case, Gradients, errors, reference, same_bits
+from packed_gradients import MANIFEST, SMS, TARGET, Case, Gradients, compared, operands_of
 from packed_gradients import candidates as of_packed
 from report import RESULTS, environment, lines
 from torch import Tensor
 from variant_speed import DOCUMENT, DOCUMENT_MASK, HEAD_DIM, lengths_of_documents
 
-from schedgen.benchmarks.timing import OURS, eagerly, in_turns, warm
+from schedgen.benchmarks.timing import OURS
 
 ALL, FLEX = f"{OURS}, all blocks", "flex"
 HEADS = ((16, 16), (16, 4))
@@ -146,39 +144,11 @@ def _flex(case: Case, leaves: list[Tensor], doc: Tensor) -> Tensor:
 
 
 def rows_of(case: Case, without: Sequence[str], *, everything: bool) -> Iterator[Row]:
-    torch.manual_seed(0)
-    total = sum(case.lengths)
-    shapes = ((total, heads, case.head_dim) for heads in (case.heads, case.heads_k, case.heads_k))
-    operands = [torch.randn(shape, device="cuda").bfloat16() for shape in shapes]
-    dout = torch.randn_like(operands[0])
-    starts = torch.tensor([0, *accumulate(case.lengths)], dtype=torch.int32, device="cuda")
-    leaves = [x.detach().requires_grad_() for x in operands]
-    wanted = reference(case, operands, dout)
+    leaves, starts, dout, wanted = operands_of(case)
     problem: Row = {"heads": case.heads, "heads_k": case.heads_k, "causal": case.causal}
-    runs, told = dict[str, Callable[[], Gradients]](), dict[str, Row]()
-    for name, make in candidates(case, leaves, starts, dout, everything=everything).items():
-        if name in without:
-            continue
-        try:
-            runs[name] = make()
-            told[name] = {**errors(runs[name](), wanted), "same bits": same_bits(runs[name])}
-        except Exception as refusal:  # a peer that cannot do this is no failure of the benchmark
-            runs.pop(name, None)
-            if name == OURS:
-                raise
-            yield {**problem, "provider": name, "note": f"{type(refusal).__name__}: {refusal}"[:90]}
-    del wanted
-    warm(runs[OURS])
-    timed, called = in_turns(runs, ROUNDS), eagerly(runs, ROUNDS)
-    for name, one in timed.items():
-        row: Row = {**problem, "provider": name, "ms": round(one.milliseconds, 4)}
-        row["TFLOP/s"] = round(case.flops / one.milliseconds / 1e9, 1)
-        row["eager ms"] = round(called[name].milliseconds, 4)
-        for peer in (other for other in runs if name == OURS and other != OURS):
-            row[f"of {peer}"] = round(timed[peer].milliseconds / one.milliseconds, 3)
-            eager = called[peer].milliseconds / called[name].milliseconds
-            row[f"of {peer}, eagerly"] = round(eager, 3)
-        yield {**row, **told[name], "MHz": round(one.clock)}
+    made = candidates(case, leaves, starts, dout, everything=everything)
+    chosen = {name: make for name, make in made.items() if name not in without}
+    yield from compared(case, problem, chosen, wanted)
 
 
 def main() -> None:

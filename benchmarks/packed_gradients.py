@@ -18,7 +18,7 @@ import argparse
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -177,7 +177,8 @@ def reference(case: Case, operands: list[Tensor], dout: Tensor) -> Gradients:
     return tuple(results)
 
 
-def rows_of(case: Case) -> Iterator[Row]:
+def operands_of(case: Case) -> tuple[list[Tensor], Tensor, Tensor, Gradients]:
+    """q, k and v, which want gradients, where sequences begin, dout, and what is right."""
     torch.manual_seed(0)
     total = sum(case.lengths)
     shapes = ((total, heads, case.head_dim) for heads in (case.heads, case.heads_k, case.heads_k))
@@ -186,11 +187,26 @@ def rows_of(case: Case) -> Iterator[Row]:
     starts = torch.tensor([0, *accumulate(case.lengths)], dtype=torch.int32, device="cuda")
     leaves = [x.detach().requires_grad_() for x in operands]
     wanted = reference(case, operands, dout)
-    problem: Row = {"case": case.name, "sequences": len(case.lengths), "tokens": total}
+    return leaves, starts, dout, wanted
+
+
+def rows_of(case: Case) -> Iterator[Row]:
+    leaves, starts, dout, wanted = operands_of(case)
+    problem: Row = {"case": case.name, "sequences": len(case.lengths), "tokens": len(leaves[0])}
     problem |= {"heads": case.heads, "heads_k": case.heads_k, "head_dim": case.head_dim}
     problem["causal"] = case.causal
+    yield from compared(case, problem, candidates(case, leaves, starts, dout), wanted)
+
+
+def compared(
+    case: Case,
+    problem: Row,
+    made: Mapping[str, Callable[[], Callable[[], Gradients]]],
+    wanted: Gradients,
+) -> Iterator[Row]:
+    """A row for each candidate: errors, same bits, and times where the case is timed."""
     runs, told = dict[str, Callable[[], Gradients]](), dict[str, Row]()
-    for name, make in candidates(case, leaves, starts, dout).items():
+    for name, make in made.items():
         try:
             runs[name] = make()
             told[name] = {**errors(runs[name](), wanted), "same bits": same_bits(runs[name])}
@@ -199,7 +215,6 @@ def rows_of(case: Case) -> Iterator[Row]:
             if name == OURS:
                 raise
             yield {**problem, "provider": name, "note": f"{type(refusal).__name__}: {refusal}"[:90]}
-    del wanted
     if not case.timed:
         yield from ({**problem, "provider": name, **row} for name, row in told.items())
         return

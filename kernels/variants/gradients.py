@@ -20,7 +20,7 @@ from torch.autograd import Function
 
 from schedgen.errors import SchedgenError
 from schedgen.expressions import ExpressionError
-from schedgen.kernels import attention_varlen, checks, keys
+from schedgen.kernels import attention_varlen, cache, checks, keys
 from schedgen.kernels.attention_arguments import derivable, dims, walks
 from schedgen.kernels.errors import GradientError, KernelError
 from schedgen.kernels.of_spec import SpecKernel
@@ -317,7 +317,8 @@ def _walking(
     if not wanted.blocks:
         return _kernel(wanted, target, settings)
     store, without = Store(), replace(wanted, blocks=False)
-    made_from = [calling.spec_of(wanted).source.sha256, target, sorted(settings)]
+    text, by = calling.spec_of(wanted).source.sha256, list(cache.packages())
+    made_from = [text, target, sorted(settings), by]  # what compiles may refuse it, too
     if store.get(_NONE, made_from) is not None:
         return _kernel(without, target, settings)
     try:
