@@ -180,4 +180,6 @@ class Caches:
             cache_seqlens=self.lengths[one].clone(), causal=True,
             block_table=None if self.table is None else self.table[one].clone(),
         )  # fmt: skip
-        return {"same bits again": again, "same bits alone": torch.equal(found[one], alone)}
+        same = {"same bits again": again, "same bits alone": torch.equal(found[one], alone)}
+        in_turn = self.ours(1)(self.q, self.k, self.v)
+        return same | {"same bits by one CTA": torch.equal(found, in_turn)}

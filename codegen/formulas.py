@@ -82,6 +82,8 @@ def code(expression: Expression, look: Look, functions: Mapping[str, str] | None
             for other in rest:
                 first = f"cute.arch.f{function}({first}, {other}, nan=True)"
             return first
+        case Call("fma", arguments):
+            return f"cute.math.fma({', '.join(f'Float32({again(each)})' for each in arguments)})"
         case Call("uniform", (low, high, *others, last)):
             words = ", ".join(_counter(each, look) for each in (low, high, last, *reversed(others)))
             return f"uniform({words})"

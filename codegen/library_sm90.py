@@ -281,6 +281,15 @@ def across_lanes(sums: cute.Tensor):
             sums[v] = sums[v] + cute.arch.shuffle_sync_bfly(sums[v], distance)
 
 
+def of_rows(sums):
+    """The same in a copy."""
+    made = cute.make_rmem_tensor(cute.size(sums), Float32)
+    for v in range(cute.size(sums)):
+        made[v] = sums[v]
+    across_lanes(made)
+    return made
+
+
 def row_sums(registers):
     """Each element with all before it in its row; four neighbours have two of eight columns."""
     sums = cute.make_rmem_tensor(cute.size(registers), Float32)

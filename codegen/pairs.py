@@ -135,6 +135,8 @@ class Pairs:
             case Binary(operator, left, right):
                 function = {"+": _SUM, "-": _DIFFERENCE, "*": _PRODUCT}[operator]
                 return f"{function}({text(left)}, {text(right)})"
+            case Call("fma", arguments):
+                return f"{_BOTH}({', '.join(map(text, arguments))})"
             case Call(function, (argument,)) if function in _PAIRED:
                 uses(f"{function}_pair")
                 return f"{function}_pair({text(argument)})"
@@ -161,10 +163,12 @@ def _is_packed(node: Expression) -> bool:
         case Name() | Unary("+" | "-", _) | Binary("+" | "-" | "*", _, _):
             return True
         case Call(function):
-            return function in ("exp2", "exp") or function in _PAIRED
+            return function in ("exp2", "exp", "fma") or function in _PAIRED
         case _:
             return False
 
 
 def _saves(node: Expression) -> bool:
-    return isinstance(node, Binary) or (isinstance(node, Call) and node.function in _PAIRED)
+    if isinstance(node, Call):
+        return node.function == "fma" or node.function in _PAIRED
+    return isinstance(node, Binary)

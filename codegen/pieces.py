@@ -66,9 +66,17 @@ class Pieces:
             self._pieces(formulas)
 
     def _votes(self, formulas: Formulas) -> bool:
-        """Whether all that is written are tiles in registers, or some are in tensor memory."""
+        """Whether all that is written are tiles in registers or tiles in shared memory that are
+        added to in place, or some are in tensor memory.
+        """
+        before = {n.name for _, formula in formulas for n in references(formula) if n.distance}
         outputs = [self.operands[name] for name, _ in formulas]
-        tiles = all(one.in_registers and one.shape is Shape.TILE for one in outputs)
+        stays = {self.operands[name].parameter for name, _ in formulas if name in before}
+        tiles = all(
+            one.shape is Shape.TILE
+            and (one.in_registers or (one.space is Space.SMEM and one.parameter in stays))
+            for one in outputs
+        )
         return tiles or bool(self._outside(formulas, Space.TMEM))
 
     def _rows_only(self, when: Expression) -> bool:

@@ -20,7 +20,7 @@ from schedgen.codegen.tensor_memory import TensorMemory
 from schedgen.codegen.transfers import atom, shared
 from schedgen.codegen.walks import Walks
 from schedgen.elements import tile_numbers
-from schedgen.kernel import Kernel, Kind, Operation, Space
+from schedgen.kernel import Kernel, Kind, Operation, Phase, Space
 from schedgen.program.model import RoleProgram
 from schedgen.tensors import PARTLY, Place
 
@@ -72,13 +72,17 @@ class Threads:
         name = self._function(operation, body)
         if operation.kind is Kind.GATHER and not self.lists.once(operation):
             self._find(source, operation, at)
-        for sums in self._apart(operation):
-            source.add(called("across_lanes", sums))
+        apart = self._apart(operation)
+        if operation.phase is not Phase.BODY:
+            for sums in apart:
+                source.add(called("across_lanes", sums))
         rows = self._rows(operation, body)
         band = rows if WRITERS[operation.kind].whole else self.fragment.rows
         for first in range(0, rows, band):
             operands = [band_of(operation, one, band, first // band) for one in body.parameters]
             arguments = [self._argument(operation, operand, at) for operand in operands]
+            if operation.phase is Phase.BODY:  # the loop carries the parts on
+                arguments = [called("of_rows", a) if a in apart else a for a in arguments]
             arguments += [self._beside(operation, use, at, first) for use in self._uses(body)]
             source.call(name, arguments)
 

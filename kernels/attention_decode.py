@@ -1,9 +1,11 @@
 """Attention of few queries over many keys (decode): ``torch.ops.schedgen.attention_decode``.
 
 Keys are split; `attention_parts` computes each split on its own, `attention_combine` weighs what
-came of all of them, in their order. The split of a sequence depends on its own number of keys alone
-and never on what else is in the batch, nor on the GPU: results are the same bits with every batch.
-A tile has the rows of all query heads that share keys, so that these are read once.
+came of all of them, in their order. Where heads of keys alone fill the GPU, `attention_whole` takes
+the splits of each in turn, and weighs them in the same way: nothing but the time differs. The split
+of a sequence depends on its own number of keys alone and never on what else is in the batch, nor on
+the GPU: results are the same bits with every batch. A tile has the rows of all query heads that
+share keys, so that these are read once.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from schedgen.kernels import checks, layouts, library
+from schedgen.kernels import checks, keys, layouts, library
 from schedgen.kernels.attention_arguments import SPLIT_DIMS, check, dims
 from schedgen.kernels.errors import ArgumentValueError
+from schedgen.kernels.launcher import multiprocessors
 from schedgen.kernels.operators import Operator
 
-PARTS, COMBINE = "attention_parts", "attention_combine"
+PARTS, COMBINE, WHOLE = "attention_parts", "attention_combine", "attention_whole"
 HEAD_DIMS = SPLIT_DIMS
 """head_dim of q and k, and of v, that there are kernels for."""
 SPLIT = 1024
@@ -29,6 +32,18 @@ MOST_SPLITS = 64
 """Of longer sequences splits are larger: one after the other they are combined."""
 STEP = 128
 """What the keys of a split are a multiple of."""
+IN_TURN = {"sm_90a": ((96, 96), (128, 128)), "sm_100a": ()}
+"""By architecture, head_dim of q and k, and of v, with which splits may be taken in turn. With 64
+they are bound by products and softmax, and faster one by one; for wider heads and on Blackwell
+registers do not suffice."""
+ROWS = 64
+"""Rows of a tile there."""
+LAST = 0.9
+"""How long tiles of all splits take at least, of what it takes when each SM has one, however few of
+them there are (H200: 96 tiles of 8192 keys 112 us in a graph, 128 of them 124)."""
+SPLITTING = 1.045
+"""How long splits and their combination take, of what whole tiles do in full waves (H200, batches
+of 16 and 128; docs/attention.md)."""
 ROUND = 4
 """Elements of a row of float32 in 16 bytes, which rows of bulk copies are multiples of."""
 
@@ -107,6 +122,14 @@ def split_keys(seq_k: int) -> int:
     return max(SPLIT, -(-seq_k // (MOST_SPLITS * STEP)) * STEP)
 
 
+def in_turn(tiles: int, sms: int) -> bool:
+    """Whether ``tiles`` heads of keys, each with all of its splits in turn, take less time on a GPU
+    than the splits one by one do. That changes no bit of the result.
+    """
+    waves, rest = divmod(tiles, sms)
+    return waves + (max(rest / sms, LAST) if rest else 0) <= SPLITTING * tiles / sms
+
+
 def _check(q: Tensor, k: Tensor, v: Tensor, scale: float, split: int) -> None:
     check(q, k, v, scale)
     if split < 0 or split % STEP:
@@ -146,33 +169,51 @@ def _decode(
         return out.zero_(), lse.fill_(-math.inf)
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         checks.layout(name, tensor)
-    group, single = heads // heads_k, seq_q == 1
     size = split or split_keys(seq_k)
-    rows, parts = seq_q * group, -(-seq_k // size)
+    head_dims = int(q.shape[3]), int(v.shape[3])
+    settings = dims(*head_dims) | {"dtype": checks.DTYPES[q.dtype]}
+    settings |= {"causal": "true"} if causal and seq_q > 1 else {}
+    scalars = (scale * math.log2(math.e), size / keys_of(*head_dims), heads // heads_k)
+    # Of a single token rows are heads, and the results are what a kernel writes.
+    found = room_for_results(out, lse, heads_k)
+    given, rows = (packed(q, heads_k), k, v), seq_q * heads // heads_k
+    tiles = batch * heads_k * -(-rows // ROWS)
+    may = seq_k > size and head_dims in IN_TURN[keys.architecture(device)]
+    if may and in_turn(tiles, multiprocessors(device)):
+        of_rows = found[0][:, :, :rows], found[1][:, :, :rows]
+        library.launcher(device, WHOLE, **settings).launch((*given, *of_rows), scalars)
+    else:
+        _split(device, -(-seq_k // size), given, scalars, settings, found)
+    unpacked(*found, out, lse)
+    return out, lse
+
+
+def _split(
+    device: torch.device,
+    parts: int,
+    given: tuple[Tensor, Tensor, Tensor],
+    scalars: tuple[float, float, int],
+    settings: dict[str, str],
+    found: tuple[Tensor, Tensor],
+) -> None:
+    """Computes ``parts`` splits on their own, and combines them."""
+    q, _, v = given
+    batch, heads_k, rows, _ = q.shape
     wide = rounded(rows)
     # Splits are outermost, so that all rows of all sequences are one extent when they are combined:
     # a tile of 64 rows then has 64 of them, and not those of one group only.
     p = q.new_empty((parts, batch, heads_k, wide, v.shape[3]), dtype=torch.float32)
     part_lse = q.new_empty((parts, batch, heads_k, wide), dtype=torch.float32)
-    dtype = checks.DTYPES[q.dtype]
-    settings = dims(q.shape[3], v.shape[3]) | {"dtype": dtype}
-    settings |= {"causal": "true"} if causal and not single else {}
-    scalars = (scale * math.log2(math.e), size / keys_of(q.shape[3], v.shape[3]), group)
     of_split = p[..., :rows, :].permute(1, 2, 0, 3, 4), part_lse[..., :rows].permute(1, 2, 0, 3)
-    run = library.launcher(device, PARTS, **settings)
-    run.launch((packed(q, heads_k), k, v, *of_split), scalars)
-    # Of a single token rows are heads, and the results are what the kernel writes.
-    found, found_lse = room_for_results(out, lse, heads_k)
+    library.launcher(device, PARTS, **settings).launch((*given, *of_split), scalars)
     all_rows = batch * heads_k * wide
     together = (
         p.view(1, 1, parts, all_rows, -1),
         part_lse.view(1, 1, parts, all_rows),
-        found.view(1, 1, all_rows, -1),
-        found_lse.view(1, 1, all_rows),
+        found[0].view(1, 1, all_rows, -1),
+        found[1].view(1, 1, all_rows),
     )
-    library.launcher(device, COMBINE, dtype=dtype).launch(together)
-    unpacked(found, found_lse, out, lse)
-    return out, lse
+    library.launcher(device, COMBINE, dtype=settings["dtype"]).launch(together)
 
 
 def keys_of(head_dim: int, head_dim_v: int) -> int:

@@ -2,9 +2,11 @@
 ``torch.ops.schedgen.attention_decode_kvcache``.
 
 As `attention_decode`, with two kernels for it: `attention_kvcache_parts` computes the splits that
-lengths have, `attention_kvcache_combine` weighs those. Lengths are read on the GPU, where a split
-has as many keys as `split_keys` says of each: results are the same bits in any batch, whatever the
-caches have room for.
+lengths have, `attention_kvcache_combine` weighs those; or with one, `attention_kvcache_whole`,
+where the caller says that the splits of a head are to be taken in turn, since lengths, by which
+that is worth it or not, are not known on the host. Lengths are read on the GPU, where a split has
+as many keys as `split_keys` says of each: results are the same bits in any batch, whatever the
+caches have room for, and by either way.
 """
 
 from __future__ import annotations
@@ -32,19 +34,25 @@ from schedgen.kernels.operators import Operator
 from schedgen.kernels.variants.calling import LOG2_E, MOST_WHOLE, target_of
 
 PARTS, COMBINE = "attention_kvcache_parts", "attention_kvcache_combine"
+WHOLE = "attention_kvcache_whole"
+IN_TURN = {"sm_90a": ((64, 64), (96, 96), (128, 128)), "sm_100a": ()}
+"""By architecture, head_dim of q and k, and of v, with which splits can be taken in turn."""
 
 
-def is_for(q: Tensor, k: Tensor, v: Tensor, table: Tensor | None) -> bool:
-    """Whether there are kernels for these, and the queries of a sequence fit into one tile.
+def is_for(q: Tensor, k: Tensor, v: Tensor, table: Tensor | None, *, whole: bool) -> bool:
+    """Whether there are kernels for these, also for splits in turn where ``whole`` says so, and the
+    queries of a sequence fit into one tile.
 
     What decides is nothing that differs between batches with the same heads. What is wrong with
     arguments may be found out later.
     """
     if not (q.dim() == k.dim() == v.dim() == 4 and k.shape[2]):
         return False
-    if (int(q.shape[3]), int(v.shape[3])) not in HEAD_DIMS or _room(k, table) >= MOST_WHOLE:
+    arch = keys.architecture(q.device)
+    there = IN_TURN[arch] if whole else HEAD_DIMS
+    if (int(q.shape[3]), int(v.shape[3])) not in there or _room(k, table) >= MOST_WHOLE:
         return False
-    return q.shape[1] * (q.shape[2] // k.shape[2]) <= rows_of(keys.architecture(q.device))
+    return q.shape[1] * (q.shape[2] // k.shape[2]) <= rows_of(arch)
 
 
 def rows_of(arch: str) -> int:
@@ -62,6 +70,7 @@ def attention_decode_kvcache(
     softmax_scale: float,
     causal: bool = False,
     split: int | None = None,
+    whole: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """`flash_attn_with_kvcache` for few queries. Arguments are checked where there is no plan for
     them yet: it costs more than everything else does.
@@ -73,6 +82,8 @@ def attention_decode_kvcache(
         cache_seqlens: (batch,), int32: keys of each batch.
         block_table: (batch, most_pages), int32; None: no pages.
         split: keys of a split, a multiple of 128; None: as `split_keys` says of each length.
+        whole: whether the splits of a head are taken in turn: the same bits in less time, where
+            heads of keys fill the GPU and lengths are about the same.
 
     Returns:
         ``(out, lse)`` as of `attention_decode`.
@@ -81,7 +92,8 @@ def attention_decode_kvcache(
         ArgumentValueError, ArgumentTypeError, DeviceError: as `flash_attn_with_kvcache`.
     """
     size = 0 if split is None else split
-    return _operator(q, k_cache, v_cache, cache_seqlens, block_table, softmax_scale, causal, size)
+    given = (q, k_cache, v_cache, cache_seqlens, block_table)
+    return _operator(*given, softmax_scale, causal, size, whole)
 
 
 def _room(k: Tensor, table: Tensor | None) -> int:
@@ -98,9 +110,9 @@ def _results(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 def _fake(
     q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, table: Tensor | None, scale: float,
-    causal: bool, split: int,
+    causal: bool, split: int, whole: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    del causal, split
+    del causal, split, whole
     _check(q, k, v, lengths, table, scale)
     return _results(q, v)
 
@@ -115,7 +127,7 @@ def _check(
 
 def _decode(
     q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, table: Tensor | None, scale: float,
-    causal: bool, split: int,
+    causal: bool, split: int, whole: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     _check(q, k, v, lengths, table, scale)
     device = checks.devices(q=q, k_cache=k, v_cache=v, cache_seqlens=lengths, block_table=table)
@@ -129,32 +141,35 @@ def _decode(
         kv_cache_checks.layout(name, cache)
     least = (split or SPLIT) // STEP
     most = -(-room // STEP) if split else MOST_SPLITS
-    group, single = heads // heads_k, seq_q == 1
-    rows, parts = seq_q * group, min(most, -(-room // (least * STEP)))
+    group = heads // heads_k
     numbers = {"split_steps": float(least), "most_splits": float(most)}
     lengths = layouts.accessible(lengths.contiguous())
     dtype = checks.DTYPES[q.dtype]
     settings = dims(head_dim, head_dim_v) | {"dtype": dtype}
-    settings |= {"causal": "true"} if causal and not single else {}
-    caches = {"k": k, "v": v}
+    settings |= {"causal": "true"} if causal and seq_q > 1 else {}
+    given = {"q": packed(q, heads_k), "cache_seqlens": lengths, "k": k, "v": v}
     if table is not None:
         settings["page_size"] = str(k.shape[1])
-        caches = {"k_pages": k, "v_pages": v, "block_table": layouts.accessible(table)}
-    wide = rounded(rows)
+        given |= {"k_pages": k, "v_pages": v, "block_table": layouts.accessible(table)}
+    scalars = numbers | {"scale": scale * LOG2_E, "group": float(group)}
+    found, rows = room_for_results(out, lse, heads_k), seq_q * group
+    if whole:
+        given |= {"o": found[0][:, :, :rows], "lse_of": found[1][:, :, :rows]}
+        _launched(_kernel(device, WHOLE, settings), given, scalars)
+        unpacked(*found, out, lse)
+        return out, lse
+    parts, wide = min(most, -(-room // (least * STEP))), rounded(rows)
     p = q.new_empty((parts, batch, heads_k, wide, head_dim_v), dtype=torch.float32)
     part_lse = q.new_empty((parts, batch, heads_k, wide), dtype=torch.float32)
-    given = caches | {"q": packed(q, heads_k), "cache_seqlens": lengths}
     given |= {"o": p[..., :rows, :], "lse": part_lse[..., :rows]}
-    scalars = numbers | {"scale": scale * LOG2_E, "group": float(group)}
     _launched(_kernel(device, PARTS, settings), given, scalars)
     # Rows of all heads of a batch are one extent when splits are combined: it fills tiles.
-    found, found_lse = room_for_results(out, lse, heads_k)
     of_heads = (batch, 1, heads_k * wide)
     given = {"p": p.view(parts, *of_heads, -1), "part_lse": part_lse.view(parts, *of_heads)}
-    given |= {"o": found.view(*of_heads, -1), "lse": found_lse.view(of_heads)}
+    given |= {"o": found[0].view(*of_heads, -1), "lse": found[1].view(of_heads)}
     given |= {"cache_seqlens": lengths}
     _launched(_kernel(device, COMBINE, {"dtype": dtype}), given, numbers | {"room": float(room)})
-    unpacked(found, found_lse, out, lse)
+    unpacked(*found, out, lse)
     return out, lse
 
 
@@ -170,7 +185,7 @@ def _launched(kernel: SpecKernel, tensors: dict[str, Tensor], numbers: dict[str,
 
 _operator = Operator(
     "attention_decode_kvcache(Tensor q, Tensor k_cache, Tensor v_cache, Tensor cache_seqlens, "
-    "Tensor? block_table, float softmax_scale, bool causal, SymInt split) "
+    "Tensor? block_table, float softmax_scale, bool causal, SymInt split, bool whole) "
     "-> (Tensor out, Tensor lse)",
     _decode,
     _fake,

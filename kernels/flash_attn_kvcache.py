@@ -72,8 +72,10 @@ def flash_attn_with_kvcache(
             new tokens included (aligned bottom right).
         window_size, softcap, alibi_slopes, sinks, learnable_sink: as of
             `schedgen.kernels.flash_attn_func`.
-        num_splits: 1: keys are not split, whatever the number of queries. Any other number is
-            accepted, and changes nothing.
+        num_splits: 1: one CTA takes all keys of a head, whatever the number of queries. Of few
+            queries results are the same bits in any case, and in less time where heads of keys
+            fill the GPU and lengths are about the same. Any other number is accepted, and changes
+            nothing.
         return_softmax_lse: returns ``(out, lse)``.
         rotary_cos, rotary_sin, rotary_interleaved, cache_leftpad: not supported, if they are given.
 
@@ -100,11 +102,13 @@ def flash_attn_with_kvcache(
     if (
         isinstance(cache_seqlens, Tensor) and cache_seqlens.is_cuda and asked.plain
         and k is None and v is None and cache_batch_idx is None
-        and alibi_slopes is None and sink is None and is_for(q, k_cache, v_cache, table)
+        and alibi_slopes is None and sink is None
+        and is_for(q, k_cache, v_cache, table, whole=asked.whole)
     ):  # fmt: skip
         out, lse = attention_decode_kvcache(
-            q, k_cache, v_cache, cache_seqlens, table, softmax_scale=scale, causal=asked.causal
-        )
+            q, k_cache, v_cache, cache_seqlens, table,
+            softmax_scale=scale, causal=asked.causal, whole=asked.whole,
+        )  # fmt: skip
         return (out, lse) if return_softmax_lse else out
     checks.number("softmax_scale", scale, positive=True)
     if asked.capped:
@@ -134,7 +138,8 @@ def flash_attn_with_kvcache(
 @dataclass(frozen=True)
 class _Asked:
     """Numbers of a call, and what its kernel is for. ``left`` and ``right`` are None if there is no
-    window, and ``causal`` says that there is no other one. ``whole``: keys are not split.
+    window, and ``causal`` says that there is no other one. ``whole``: of few queries the splits of
+    a head are taken in turn.
     """
 
     scale: float
@@ -147,8 +152,8 @@ class _Asked:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing but a causal mask is asked for, so that keys may be split."""
-        return self.left is None and not self.capped and not self.whole
+        """Whether nothing but a causal mask is asked for, so that keys may be in splits."""
+        return self.left is None and not self.capped
 
 
 def _window(window_size: Window, causal: bool, seq_q: int) -> tuple[bool, int | None, int | None]:
@@ -213,10 +218,12 @@ def _computed(
         return q.new_zeros((*q.shape[:3], v.shape[3])), lse
     checks.layout("q", q)
     windowed = asked.left is not None
-    if asked.plain and slopes is None and sinks is None and is_for(q, k, v, table):
+    plain = asked.plain and slopes is None and sinks is None
+    if plain and is_for(q, k, v, table, whole=asked.whole):
         return attention_decode_kvcache(
-            q, k, v, lengths, table, softmax_scale=asked.scale, causal=asked.causal
-        )
+            q, k, v, lengths, table,
+            softmax_scale=asked.scale, causal=asked.causal, whole=asked.whole,
+        )  # fmt: skip
     settings = dims(q.shape[3], v.shape[3]) | {"dtype": checks.DTYPES[q.dtype]}
     flags = {"causal": asked.causal, "window": windowed, "soft_cap": asked.capped}
     flags |= {"alibi": slopes is not None, "sinks": sinks is not None}

@@ -44,9 +44,13 @@ from schedgen.kernels.attention_backward import CONVERT, DELTA, ORDERED, QUERIES
 from schedgen.kernels.attention_backward import KEYS as KEYS_AND_VALUES
 from schedgen.kernels.attention_decode import COMBINE
 from schedgen.kernels.attention_decode import HEAD_DIMS as DECODED
+from schedgen.kernels.attention_decode import IN_TURN as DECODED_IN_TURN
 from schedgen.kernels.attention_decode import PARTS as DECODE_PARTS
+from schedgen.kernels.attention_decode import WHOLE as DECODE_WHOLE
 from schedgen.kernels.attention_decode_kvcache import COMBINE as KVCACHE_COMBINE
+from schedgen.kernels.attention_decode_kvcache import IN_TURN as KVCACHE_IN_TURN
 from schedgen.kernels.attention_decode_kvcache import PARTS as KVCACHE_PARTS
+from schedgen.kernels.attention_decode_kvcache import WHOLE as KVCACHE_WHOLE
 from schedgen.kernels.keys import KEYS, OWN
 from schedgen.kernels.tiling import GATES, Product, sizes
 from schedgen.stored import Store
@@ -110,11 +114,15 @@ def shipped() -> Iterator[Shipped]:
         for sizes_of, causal in product(DECODED, ((), (("causal", "true"),))):
             settings = (*dims(*sizes_of).items(), ("dtype", dtype), *causal)
             yield Shipped(DECODE_PARTS, target, settings)
+            if sizes_of in DECODED_IN_TURN[TARGETS[target]]:
+                yield Shipped(DECODE_WHOLE, target, settings)
         yield Shipped(COMBINE, target, (("dtype", dtype),))
         for page, causal in product(PAGES, ((), (("causal", "true"),))):
             paged = (("page_size", page),) if page else ()
             settings = (*dims(128, 128).items(), ("dtype", dtype), *causal, *paged)
             yield Shipped(KVCACHE_PARTS, target, settings)
+            if (128, 128) in KVCACHE_IN_TURN[TARGETS[target]]:
+                yield Shipped(KVCACHE_WHOLE, target, settings)
         yield Shipped(KVCACHE_COMBINE, target, (("dtype", dtype),))
         if TARGETS[target] in DERIVED:
             yield from _gradients(target, dtype)

@@ -86,6 +86,8 @@ class _Derivative:
             case Binary("/", left, right):  # l' / r - l / r * r' / r
                 shrinks = self._product(node, _quotient(self.of(right), right))
                 return _sum("-", _quotient(self.of(left), right), shrinks)
+            case Call("fma", (x, y, z)):
+                return self.of(Binary("+", Binary("*", x, y), z))
             case Call("where", (condition, then, other)):
                 one, two = self.of(then), self.of(other)
                 return one if one == two else Call("where", (condition, one, two))

@@ -60,6 +60,7 @@ ELEMENTWISE: Mapping[str, Function] = _table(
     Function("min", 2, 0, 1, 0, "smallest argument: min(x, y) per pair", variadic=True),
     Function("max", 2, 0, 1, 0, "largest argument: max(x, y) per pair", variadic=True),
     Function("where", 3, 0, 1, 0, "select(c, x, y); the comparison in c is counted by itself"),
+    Function("fma", 3, 1, 0, 0, "x * y + z, rounded once; no compiler takes it apart or joins it"),
     Function("relu", 1, 0, 1, 0, "max(x, 0)"),
     Function(
         "gelu",

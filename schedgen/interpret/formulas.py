@@ -117,4 +117,7 @@ def _call(function: str, values: list[torch.Tensor]) -> torch.Tensor:
         for value in values[1:]:
             result = _PAIRWISE[function](result, value)
         return result
+    if function == "fma":  # products are exact in float64, and sums nearly so
+        x, y, z = (each.double() for each in values)
+        return (x * y + z).to(torch.result_type(torch.add(*values[:2]), values[2]))
     return _FUNCTIONS[function](*values)

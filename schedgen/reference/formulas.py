@@ -87,6 +87,9 @@ class Formulas:
                 for other in rest:
                     found = larger(found, self.number(other), 1.0 if word == "max" else -1.0)
                 return found
+            case Call("fma", arguments):
+                x, y, z = (self.number(each) for each in arguments)
+                return added(multiplied(x, y), z)
             case Call("uniform", arguments):
                 return exact(uniform([self.counter(each) for each in arguments]))
             case Call(function, (operand,)):

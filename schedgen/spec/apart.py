@@ -3,8 +3,10 @@
 A sum that the main loop only carries on, as in ``l = l@1 * alpha + sum(P)``, is of no use before
 the loop is over: each thread may add up what it has of a row, and the sum over threads is taken
 once, by what reads it behind the loop. That is right where the carried sum is linear in what it was
-before, and begins with zero. `Work.apart` and `Work.combined` say so, for prices and emitters;
-where a thread has whole rows it makes no difference.
+before, and begins with zero. What reads it in the loop adds up a copy for itself, which is as much
+to do as if the sum were whole in each iteration, and rounds as the reader behind the loop does.
+`Work.apart` and `Work.combined` say so, for prices and emitters; where a thread has whole rows it
+makes no difference.
 """
 
 from __future__ import annotations
@@ -16,45 +18,42 @@ from schedgen.kernel import Kernel, Kind, Operation, Phase, Space
 
 
 def sums_apart(kernel: Kernel) -> Kernel:
-    """The kernel with such sums, and what reads them behind the loop, marked in their work."""
-    readers = {
-        sum_.name: reader for sum_ in kernel.body if (reader := _reader(kernel, sum_)) is not None
-    }
+    """The kernel with such sums, and what reads them, marked in their work."""
+    readers = {sum_.name: found for sum_ in kernel.body if (found := _readers(kernel, sum_))}
     if not readers:
         return kernel
     work = {name: replace(kernel.operation[name].work, apart=1) for name in readers}
-    for name in readers.values():
+    for name in (name for names in readers.values() for name in names):
         one = work.get(name, kernel.operation[name].work)
         work[name] = replace(one, combined=one.combined + 1)
     marked = (replace(o, work=work.get(o.name, o.work)) for o in kernel.operations)
     return replace(kernel, operations=tuple(marked))
 
 
-def _reader(kernel: Kernel, one: Operation) -> str | None:
-    """The operation behind the loop that reads a sum, if it is the only one, and the sum may be
-    kept apart; else None.
-    """
+def _readers(kernel: Kernel, one: Operation) -> tuple[str, ...]:
+    """The operations that read a sum, one of them behind the loop, if it may be kept apart."""
     formulas = dict(one.formulas)
     if one.kind is not Kind.REDUCE or one.reduction != "sum" or set(formulas) != {"carry"}:
-        return None
+        return ()
     regions = [kernel.region_of(piece) for piece in one.writes]
     if len(regions) != 1 or regions[0].space is not Space.REGISTERS:
-        return None
+        return ()
     if regions[0].initial != "0":
-        return None
+        return ()
     if one.operand_space("from") != Space.REGISTERS.value:
-        return None
+        return ()
     carried = _written(one) & _names(formulas["carry"])
     if len(carried) != 1 or not linear(formulas["carry"], carried.pop()):
-        return None
+        return ()
     reading = [
         other
         for other in kernel.operations
         if other.name != one.name and {read.piece for read in other.reads} & {*one.writes}
     ]
-    if [other.phase for other in reading] != [Phase.AFTER]:
-        return None
-    return reading[0].name
+    in_loop = [other for other in reading if other.phase is Phase.BODY]
+    if len(reading) - len(in_loop) != 1 or any(other.kind is not Kind.MAP for other in in_loop):
+        return ()
+    return tuple(other.name for other in reading)
 
 
 def _written(one: Operation) -> set[str]:

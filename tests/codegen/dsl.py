@@ -95,6 +95,10 @@ def _rsqrt(x: Any, *, fastmath: bool = False) -> Single:
     return Single(1 / math.sqrt(float(x)))
 
 
+def _fma(x: Any, y: Any, z: Any) -> Single:
+    return Single(float(x) * float(y) + float(z))
+
+
 def _same(function: Any) -> Any:
     return function
 
@@ -126,7 +130,7 @@ def _range(*bounds: int, unroll: int = 0) -> range:
 _MATH = {name: _function(name) for name in ("exp2", "log2", "exp", "log", "tanh", "sqrt", "floor")}
 CUTE = SimpleNamespace(
     arch=Arch,
-    math=SimpleNamespace(**_MATH, rsqrt=_rsqrt),
+    math=SimpleNamespace(**_MATH, rsqrt=_rsqrt, fma=_fma),
     jit=_same,
     size=_size,
     make_rmem_tensor=_registers,

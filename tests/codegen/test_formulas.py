@@ -23,6 +23,7 @@ FORMULAS = [
     "gelu(y) + tanh(x)",
     "relu(y) + abs(y)",
     "max(x, y, scale) - min(x, y)",
+    "fma(x, y, scale) + fma(scale, 0.1, -1 * fma(x, 3, 0))",
     "where(x < y or not (y >= 0 and x == x), x, -y)",
 ]
 

@@ -155,6 +155,25 @@ def test_splits_of_caches(target: str, settings: dict[str, str], extents: dict[s
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "extents"),
+    [
+        ({"head_dim": "64"}, {"seq_k": 385}),
+        ({"page_size": "64", "causal": "true"}, {"most_splits": 2, "seq_k": 700}),
+        ({"page_size": "32", "head_dim": "96"}, {"split_steps": 2}),
+    ],
+)
+def test_splits_of_caches_in_turn(settings: dict[str, str], extents: dict[str, int]) -> None:
+    """Lengths of 0, 1, 127, 129 and more, with up to six splits."""
+    _, kernel = solved("attention_kvcache_whole", "h200", **settings)
+    text, arch = text_of("attention_kvcache_whole", "h200", **settings), ARCHITECTURES["h200"]
+    sizes = {name: size for name, size in (SPLITS | extents).items() if name != "split"}
+    outcome = emulate(text, kernel, arch, extents=sizes, policy=Adversarial(5))
+    assert outcome.correct, outcome.errors
+    assert outcome.clean, outcome.report.text
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ARCHITECTURES)
 @pytest.mark.parametrize("room", [385, 200])
 def test_splits_of_lengths_are_combined(target: str, room: int) -> None:

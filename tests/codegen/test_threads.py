@@ -104,6 +104,26 @@ def test_conditional_products_of_rows() -> None:
     assert "else Float32(1.0)" in text
 
 
+def test_conditions_of_rows_where_a_tile_stays_in_shared_memory() -> None:
+    """Splits that end are added once in many iterations; warps skip it in others."""
+    plan = plan_of("attention_whole", "h200", head_dim="64")
+    calls, text = written(Threads(plan, WGMMA), plan.operation("ADD"))
+    assert "if cute.arch.vote_any_sync(((n[0] < 1.5)) | ((n[1] < 1.5))):" in text
+    assert "else Float32(in_acc[v])" in text
+    assert len(calls) == 1
+    sums = replace(plan.operation("ADD"), when=parse("acc > 0"))  # of elements
+    assert "vote" not in written(Threads(plan, WGMMA), sums)[1]
+
+
+def test_sums_of_rows_in_the_loop_are_added_up_in_a_copy() -> None:
+    plan = plan_of("attention_whole", "h200", head_dim="64")
+    calls, _ = written(Threads(plan, WGMMA), plan.operation("LSE"))
+    assert "of_rows(r_l)" in calls[0]
+    calls, _ = written(Threads(plan, WGMMA), plan.operation("LAST_LSE"))
+    assert calls[0] == "across_lanes(r_l)"
+    assert "of_rows" not in calls[1]
+
+
 def test_unknown_names() -> None:
     operation = PLAN.operation("EPI[0,0]")
     formulas = tuple((name, parse("acc * gamma")) for name, _ in operation.formulas)

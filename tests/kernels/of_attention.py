@@ -55,6 +55,23 @@ def backward(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) -> 
     found[1].copy_(torch.einsum("bhqk,bqhd->bkhd", p, do.float()))
 
 
+def splits(name: str, tensors: Sequence[Tensor], scalars: Sequence[float]) -> None:
+    """Splits of the keys, each on its own or in turn."""
+    function = attention_parts if name.startswith("attention_parts") else attention_whole
+    function(tensors, scalars, causal="causal" in name)
+
+
+def attention_whole(tensors: Sequence[Tensor], scalars: Sequence[float], *, causal: bool) -> None:
+    """The same in turn, and what they come to together."""
+    q, k, v, o, lse = tensors
+    size = int(scalars[1]) * (128 if max(q.shape[-1], v.shape[-1]) <= 128 else 64)
+    splits = -(-k.shape[1] // size)
+    parts = q.new_empty((*q.shape[:2], splits, q.shape[2], v.shape[-1]), dtype=torch.float32)
+    attention_parts((q, k, v, parts, parts_lse := parts[..., 0].clone()), scalars, causal=causal)
+    o.copy_((parts * parts_lse.softmax(2).nan_to_num(0.0)[..., None]).sum(2))
+    lse.copy_(parts_lse.logsumexp(2))
+
+
 def attention_parts(tensors: Sequence[Tensor], scalars: Sequence[float], *, causal: bool) -> None:
     """Splits of the keys; rows are tokens times heads that share keys."""
     q, k, v, o, lse = tensors

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from functools import partial
+from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
@@ -77,8 +78,8 @@ class StandIn:
             of_attention.attention(tensors, scalars[0], causal="causal" in self.name)
         elif self.name.startswith("attention_bwd"):
             of_attention.backward(self.name, tensors, scalars)
-        elif self.name.startswith("attention_parts"):
-            of_attention.attention_parts(tensors, scalars, causal="causal" in self.name)
+        elif self.name.startswith(("attention_parts", "attention_whole")):
+            of_attention.splits(self.name, tensors, scalars)
         elif self.name.startswith("attention_combine"):
             p, part_lse, out, lse = tensors
             weights = part_lse.softmax(2).nan_to_num(0.0)
@@ -332,7 +333,8 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
     patch.setattr(library, "launcher", partial(launcher, calls))
     for module in (keys, choosing, mixed_op, scaled_op):
         patch.setattr(module, "architecture", lambda device: "sm_90a")  # pyright: ignore
-    for module in (choosing, mixed_op, scaled_op):
+    decode = import_module("schedgen.kernels.attention_decode")  # the package has the function
+    for module in (decode, choosing, mixed_op, scaled_op):
         patch.setattr(module, "multiprocessors", lambda device: 132)  # pyright: ignore
     products = (gemm_op, gated_op, grouped_op, gathered_op, rms_op, mixed_op, scaled_op, dropout_op)
     for module in products:

@@ -17,9 +17,12 @@ from schedgen.kernels.attention_arguments import dims
 from schedgen.kernels.attention_decode import (
     COMBINE,
     HEAD_DIMS,
+    IN_TURN,
     MOST_SPLITS,
     PARTS,
     STEP,
+    WHOLE,
+    in_turn,
     packed,
     split_keys,
 )
@@ -54,6 +57,43 @@ def test_head_dims(launches: list[str], head_dim: int, head_dim_v: int) -> None:
     assert torch.allclose(out.double(), reference(q, k, v, head_dim**-0.5, False)[0], atol=2e-2)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "head_dims"),
+    [
+        ((32, 1, 1200, 16, 4), (128, 128)),
+        ((33, 3, 1100, 12, 4), (96, 96)),
+        ((2, 70, 1100, 64, 64), (128, 128)),
+    ],
+)
+def test_splits_in_turn(
+    launches: list[str], shape: Shape, head_dims: tuple[int, int], causal: bool
+) -> None:
+    """Where heads of keys, or tiles of their rows, fill 132 SMs."""
+    q, k, v = operands(*shape, *head_dims)  # type: ignore[arg-type]
+    out, lse = attention_decode(q, k, v, causal=causal, return_lse=True)
+    wanted, wanted_lse = reference(q, k, v, head_dims[0] ** -0.5, causal)
+    assert torch.allclose(out.double(), wanted, atol=2e-2)
+    assert torch.allclose(lse.double(), wanted_lse, atol=1e-5)
+    masked = "_causal" * (causal and shape[1] > 1)
+    of_v = f"_head_dim_v{head_dims[1]}" * (head_dims[0] != head_dims[1])
+    assert launches == [f"attention_whole_sm_90a_head_dim{head_dims[0]}{of_v}_bf16{masked}.py"]
+
+
+def test_splits_in_turn_are_for_full_waves() -> None:
+    """Batches of 8 heads of keys on an H200."""
+    found = [batch for batch in range(1, 60) if in_turn(8 * batch, 132)]
+    assert found == [15, 16, *range(30, 34), *range(46, 50)]
+
+
+def test_one_split_is_none_in_turn(launches: list[str]) -> None:
+    q, k, v = operands(32, 1, 1024, 16, 4, 128)
+    attention_decode(q, k, v)
+    assert launches == [
+        f"attention_{n}_sm_90a_{d}bf16.py" for n, d in (("parts", "head_dim128_"), ("combine", ""))
+    ]
+
+
 def test_there_is_a_lock_of_every_kernel() -> None:
     for arch in ("sm_90a", "sm_100a"):
         for dtype in ("bf16", "fp16"):
@@ -62,6 +102,8 @@ def test_there_is_a_lock_of_every_kernel() -> None:
                 for causal in ({}, {"causal": "true"}):
                     settings = dims(*sizes) | {"dtype": dtype} | causal
                     assert lock_file.locked(PARTS, arch, settings)
+                    if sizes in IN_TURN[arch]:
+                        assert lock_file.locked(WHOLE, arch, settings)
 
 
 def test_a_single_token_is_packed_without_a_copy() -> None:

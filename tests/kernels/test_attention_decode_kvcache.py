@@ -89,6 +89,9 @@ class Kernels(StandIn):
         elif self.name.startswith("attention_kvcache_combine"):
             self.calls.append(self.name)
             _combine(tensors, scalars)
+        elif self.name.startswith("attention_kvcache_whole"):
+            self.calls.append(self.name)
+            _whole(self.name, tensors, scalars)
         else:
             assert recorded
             super().launch(tensors, scalars)
@@ -130,6 +133,17 @@ def _combine(tensors: Any, scalars: Any) -> None:
         weights = part_lse[:there, n].softmax(0).nan_to_num(0.0)
         out[n] = (p[:there, n] * weights[..., None]).sum(0)
         lse[n] = part_lse[:there, n].logsumexp(0)
+
+
+def _whole(name: str, tensors: Any, scalars: Any) -> None:
+    """Both, one after the other."""
+    q, k, _, sizes, *table, out, lse = tensors
+    _, steps, most, _ = scalars
+    room = k.shape[1] * (table[0].shape[1] if table else 1)
+    parts = max(-(-room // (128 * int(steps))), 1)
+    p = torch.empty((parts, *q.shape[:3], out.shape[3]))
+    _parts(name, (*tensors[:-2], p, part_lse := p[..., 0].clone()), scalars)
+    _combine((p, part_lse, sizes, out, lse), (room, steps, most))
 
 
 @pytest.fixture
@@ -200,7 +214,7 @@ def test_who_calls_it(computed: list[str], monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("schedgen.kernels.flash_attn_kvcache.kernel_of", kernel_of)
     k, v, _ = caches(0, 128)
     others: list[dict[str, Any]] = [
-        {"num_splits": 1}, {"window_size": (5, 5)}, {"softcap": 2.0},
+        {"window_size": (5, 5)}, {"softcap": 2.0},
         {"sinks": torch.zeros(HEADS)}, {"alibi_slopes": torch.zeros(HEADS)},
     ]  # fmt: skip
     for given in others:
@@ -210,6 +224,28 @@ def test_who_calls_it(computed: list[str], monkeypatch: pytest.MonkeyPatch) -> N
     assert not computed
     call(bf16(BATCH, 16, HEADS, 128), k, v, None, num_splits=4)
     assert len(computed) == 2
+
+
+@pytest.mark.parametrize("page", [0, 16])
+@pytest.mark.parametrize(("tokens", "heads"), [(1, HEADS), (3, 6)])
+def test_splits_in_turn(computed: list[str], page: int, tokens: int, heads: int) -> None:
+    """One kernel, with rows and splits as the two have them."""
+    q, (k, v, table) = bf16(BATCH, tokens, heads, 128), caches(page, 128)
+    expected = call(q, k, v, table, causal=True)
+    found = call(q, k, v, table, causal=True, num_splits=1)
+    assert torch.allclose(found[0].float(), expected[0].float(), atol=1e-2)
+    assert torch.allclose(found[1], expected[1])
+    assert all(x.is_contiguous() for x in found)
+    masked, paged = "_causal" * (tokens > 1), f"_page_size{page}" * bool(page)
+    assert computed[2:] == [f"attention_kvcache_whole_sm_90a_head_dim128_bf16{masked}{paged}.py"]
+
+
+def test_no_splits_in_turn_on_blackwell(monkeypatch: pytest.MonkeyPatch) -> None:
+    q, (k, v, _) = bf16(BATCH, 1, HEADS, 128), caches(0, 128)
+    assert decode.is_for(q, k, v, None, whole=True)
+    monkeypatch.setattr("schedgen.kernels.keys.architecture", lambda _: "sm_100a")  # pyright: ignore
+    assert decode.is_for(q, k, v, None, whole=False)
+    assert not decode.is_for(q, k, v, None, whole=True)
 
 
 def test_without_keys_or_queries(computed: list[str]) -> None:
@@ -227,7 +263,8 @@ def test_opcheck(computed: list[str]) -> None:
         q, (k, v, table) = bf16(BATCH, tokens, HEADS, 128), caches(page, 128)
         arguments = (q, k.nan_to_num(0.0), v.nan_to_num(0.0), lengths(), table, 0.1, True, 0)
         operator = torch.ops.schedgen.attention_decode_kvcache.default
-        torch.library.opcheck(operator, arguments)
+        for whole in (False, True):
+            torch.library.opcheck(operator, (*arguments, whole))
     assert computed
 
 
@@ -260,7 +297,7 @@ def test_calls_are_planned(
         scale = 0.125 * (turn + 1)
         given = (q, k, v, sizes, table)
         found = decode.attention_decode_kvcache(*given, softmax_scale=scale)
-        expected = decode._decode(*given, scale, False, 0)  # pyright: ignore[reportPrivateUsage]
+        expected = decode._decode(*given, scale, False, 0, False)  # pyright: ignore[reportPrivateUsage]
         assert torch.allclose(found[0], expected[0], rtol=1e-2, atol=1e-3)  # scale: float32
         assert torch.allclose(found[1], expected[1], rtol=1e-5)
     assert len(planned) == 2 * 2
@@ -286,7 +323,7 @@ def test_planned_calls_are_checked_no_more(monkeypatch: pytest.MonkeyPatch) -> N
     for turn in range(4):  # noqa: B007 `operands` notes it
         q = bf16(BATCH, 1, HEADS, 128)
         found = call(q, k, v, table, softmax_scale=0.125)
-        expected = decode._decode(q, k, v, lengths(), table, 0.125, False, 0)  # pyright: ignore[reportPrivateUsage]
+        expected = decode._decode(q, k, v, lengths(), table, 0.125, False, 0, False)  # pyright: ignore[reportPrivateUsage]
         assert torch.allclose(found[0], expected[0], rtol=1e-2, atol=1e-3)
     assert [checked.count(n) for n in range(4)] == [2, 3, 1, 1]  # 1 of what is expected
 
@@ -325,7 +362,15 @@ def test_what_is_refused(
 @pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize(("page", "tokens"), [(0, 1), (16, 3), (64, 2), (256, 1)])
 def test_in_the_emulator(page: int, tokens: int) -> None:
-    """Lengths of 0, 1, whole splits and more, several splits of some."""
+    """Lengths of 0, 1, whole splits and more, several splits of some; the same bits if one CTA
+    takes all of them.
+    """
     q, (k, v, table) = bf16(BATCH, tokens, HEADS, 64), caches(page, 64)
-    found = call(q, k, v, table, causal=True)
-    close(found, wanted(q, k, v, table, [*LENGTHS], causal=True))
+    ways: list[tuple[Tensor, Tensor]] = []
+    for whole in (False, True):
+        found = decode.attention_decode_kvcache(
+            q, k, v, lengths(), table, softmax_scale=0.125, causal=True, split=128, whole=whole
+        )
+        close(found, wanted(q, k, v, table, [*LENGTHS], causal=True))
+        ways.append(found)
+    assert all(torch.equal(one, other) for one, other in zip(*ways, strict=True))

@@ -30,6 +30,7 @@ _ALONE = [name for name, one in ELEMENTWISE.items() if one.arity == 1 and name !
         "where(x < 0.7, x * y, sqrt(x)) + where(y > 9, x, x + y)",
         "min(x, y * x, 0.4) + max(x * x, y, 1 - x)",
         "exp(x * silu(x)) - floor(y)",
+        "fma(x, y, x * x) * fma(2, sqrt(x), y)",
     ],
 )
 def test_torch_agrees(text: str) -> None:

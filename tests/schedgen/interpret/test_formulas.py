@@ -30,6 +30,7 @@ WANTED: dict[str, Callable[[float], float]] = {
     "silu": lambda x: x / (1 + math.exp(-x)),
     "min": lambda x: min(x, 1.5, 2.0),
     "max": lambda x: max(x, 1.5, 2.0),
+    "fma": lambda x: x * 1.5 + 2,
     "where": lambda x: 1.5 if x > 1 else 2.0,
     # words 0, 1 and 3 of a counter of zeros, of known answers of Philox4x32-7
     "uniform": lambda x: ((0x5F6FB709, 0x0D893F64, 0, 0x4F730A48)[int(x)] >> 9) * 2.0**-23,
@@ -46,7 +47,7 @@ def value(text: str) -> torch.Tensor:
 @pytest.mark.parametrize("function", ELEMENTWISE)
 def test_function(function: str) -> None:
     texts = {"where": "where(x > 1, 1.5, 2)", "min": "min(x, 1.5, 2)", "max": "max(x, 1.5, 2)"}
-    texts |= {"uniform": "uniform(0, 0, x)"}
+    texts |= {"uniform": "uniform(0, 0, x)", "fma": "fma(x, 1.5, 2)"}
     wanted = torch.tensor([WANTED[function](x) for x in POINTS])
     torch.testing.assert_close(value(texts.get(function, f"{function}(x)")), wanted)
     if function in ("abs", "relu"):

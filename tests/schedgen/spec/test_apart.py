@@ -61,15 +61,22 @@ def text_with(old: str, new: str) -> str:
         ("", ""),
         ("carry: l@1", "carry: 'l@1 + 1'"),
         ("initial: 0", "initial: 1"),
-        ("X: X@1 * 0.5", "X: X@1 * 0.5 + l"),  # somebody in the loop wants the sum
         ("op: sum", "op: max"),
     ],
 )
-def test_only_where_nobody_sees_it(old: str, new: str, tmp_path: Path) -> None:
+def test_only_where_it_is_carried_on(old: str, new: str, tmp_path: Path) -> None:
     path = tmp_path / "sum_of_rows.yaml"
     path.write_text(text_with(old, new), "utf-8")
     works = [operation.work for operation in kernel(str(path)).operations]
     assert sum(work.apart for work in works) == sum(work.combined for work in works) == (not old)
+
+
+def test_somebody_in_the_loop_adds_up_a_copy(tmp_path: Path) -> None:
+    path = tmp_path / "sum_of_rows.yaml"
+    path.write_text(text_with("X: X@1 * 0.5", "X: X@1 * 0.5 + l"), "utf-8")
+    works = {o.base: o.work for o in kernel(str(path)).operations}
+    assert [name for name, work in works.items() if work.apart] == ["SUM"]
+    assert sorted(work.combined for work in works.values())[-3:] == [0, 1, 1]
 
 
 @pytest.mark.parametrize("name", ["SUM[0]", "INV[0]"])
