@@ -151,10 +151,12 @@ def part_of_tile(rows, columns, box, dtype):
 
 def copy_pages(tma, tensor, tile, barrier, where, table, number, first, size, pages, pitch, page):
     """A tile whose rows begin with element ``first`` of a number, from the pages that have these:
-    a copy for each, or one of a part of a page. ``where``: tiles along the other modes.
+    copies of as many rows as divide a page and a tile. ``where``: tiles along the other modes.
     """
+    from math import gcd
+
     rank, rows, columns = cute.rank(tensor), cute.size(tile, mode=[0]), cute.size(tile, mode=[1])
-    box = min(rows, page)
+    box = gcd(rows, page)
     sizes = (box, columns) + (1,) * (rank - 2)
     for n in range(rows // box):
         row = first + n * box

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 
 from schedgen.codegen.dtypes import DTYPES
 from schedgen.codegen.errors import EmitError
@@ -95,9 +96,9 @@ class Map:
 
     @property
     def box(self) -> int:
-        """Rows of a copy: those of a page, if a tile has more."""
+        """Rows of a copy: none lies in two pages, wherever a tile of so many rows begins."""
         paged = self.ragged is not None and self.ragged.table
-        return min(self.rows, self.ragged.page_size) if paged and self.ragged else self.rows
+        return gcd(self.rows, self.ragged.page_size) if paged and self.ragged else self.rows
 
     @property
     def mode(self) -> int:
@@ -371,11 +372,11 @@ def _check_pages(operation: Operation, one: Ragged, sides: tuple[str, ...], rows
             rule="page-of-tile",
             fix="say in 'tiled' of the tensor that its rows are along the pages",
         )
-    if max(rows, one.page_size) % min(rows, one.page_size) or min(rows, one.page_size) % SWIZZLED:
+    if gcd(rows, one.page_size) % SWIZZLED:
         raise EmitError(
-            f"a tile of {rows} rows is neither whole pages of {one.page_size}, nor does a page "
-            f"have whole tiles, of a multiple of {SWIZZLED} rows",
+            f"a tile of {rows} rows, from pages of {one.page_size}, would be copied by "
+            f"{gcd(rows, one.page_size)} rows, which is no multiple of {SWIZZLED}",
             operation,
             rule="page-of-tile",
-            fix=f"let '{one.page}' divide the rows of the tile, or these divide it",
+            fix=f"let both the rows of the tile and '{one.page}' be multiples of {SWIZZLED}",
         )

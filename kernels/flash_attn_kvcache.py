@@ -54,7 +54,7 @@ def flash_attn_with_kvcache(
     Args:
         q: (batch, seq_q, heads, head_dim), as of `schedgen.kernels.attention`.
         k_cache: (batch_cache, room, heads_k, head_dim), or with ``block_table`` (num_pages,
-            page_size, heads_k, head_dim) with a page_size of 16, 32, 64, 128 or 256. The last
+            page_size, heads_k, head_dim) with a page_size that is a multiple of 16. The last
             dimension is contiguous, strides are multiples of 16 bytes, and the stride of batches or
             pages is a multiple of that of keys.
         v_cache: like k_cache, with the head_dim of v.

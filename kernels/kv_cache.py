@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 PAGE_SIZES = (256, 128, 64, 32, 16)
-"""Keys of a page that there are kernels for."""
+"""Keys of pages as which contiguous caches are read."""
 
 
 def append(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from math import gcd
 
 from schedgen.kernel import Kernel, Operation, Work
 from schedgen.layouts import panel_bytes
@@ -73,7 +74,7 @@ def copies(kernel: Kernel, load: Operation) -> int:
     panels = max(-(-load.work.bytes // (rows * panel)), 1)
     shape = next((a.shape for a in kernel.arguments if a.name == load.tensor), ())
     paged = (one.page_size for one in kernel.ragged if one.table and one.extent in shape)
-    return panels * next((-(-rows // size) for size in paged), 1)
+    return panels * next((rows // gcd(rows, size) for size in paged), 1)
 
 
 def _rows(work: Work) -> tuple[int, int]:

@@ -334,7 +334,9 @@ def test_planned_calls_are_checked_no_more(monkeypatch: pytest.MonkeyPatch) -> N
         ({"cache_seqlens": torch.ones(BATCH)}, "cache_seqlens: its dtype is torch.float32"),
         ({"cache_seqlens": torch.ones(2).int()}, r"cache_seqlens: its shape is \(2,\)"),
         ({"block_table": torch.zeros(BATCH).int()}, "block_table: it has 1 dimensions"),
-        ({"block_table": torch.zeros(BATCH, 2).int()}, "k_cache: its page_size is 1024"),
+        ({"block_table": torch.zeros(BATCH, 2).int(),
+          **{n: bf16(BATCH, 24, HEADS_K, 128) for n in ("k_cache", "v_cache")}},
+         "k_cache: its page_size is 24"),
         ({"q": bf16(2, 1, HEADS, 128)}, r"cache_seqlens: its shape is \(6,\)"),
         ({"q": bf16(BATCH, 1, 3, 128)}, "k_cache: it has 2 heads"),
         ({"q": bf16(BATCH, 1, HEADS, 128).float()}, "q: its dtype is torch.float32"),
@@ -360,7 +362,7 @@ def test_what_is_refused(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("emulated")
-@pytest.mark.parametrize(("page", "tokens"), [(0, 1), (16, 3), (64, 2), (256, 1)])
+@pytest.mark.parametrize(("page", "tokens"), [(0, 1), (16, 3), (48, 2), (256, 1)])
 def test_in_the_emulator(page: int, tokens: int) -> None:
     """Lengths of 0, 1, whole splits and more, several splits of some; the same bits if one CTA
     takes all of them.

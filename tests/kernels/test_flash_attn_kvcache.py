@@ -158,19 +158,20 @@ def test_what_kernels_get(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("schedgen.kernels.keys.architecture", lambda _: "sm_90a")  # pyright: ignore
     monkeypatch.setattr(flash_attn_kvcache, "kernel_of", kernel_of)
     k, v, table = caches(16)
-    q, base = bf16(BATCH, 1, HEADS, DIM), {"head_dim": "64", "dtype": "bf16"}
-    flash_attn_with_kvcache(q, k, v, causal=True, block_table=table, num_splits=1)
+    heads = 66 * HEADS_K  # more rows than a tile has, so that keys are in no splits
+    q, base = bf16(BATCH, 1, heads, DIM), {"head_dim": "64", "dtype": "bf16"}
+    flash_attn_with_kvcache(q, k, v, causal=True, block_table=table)
     assert seen["cache_seqlens"].tolist() == [ROOM] * BATCH
     flash_attn_with_kvcache(
         q, k, v, causal=True, window_size=(7, 7), softcap=3.0, block_table=table,
-        alibi_slopes=torch.ones(HEADS),
+        alibi_slopes=torch.ones(heads),
     )  # fmt: skip
     flags = {"window": "true", "soft_cap": "true", "alibi": "true"}
     assert asked == [base | {"page_size": "16"}, base | flags | {"page_size": "16"}]
     assert (seen["window_left"], seen["window_right"]) == (7, 0)
     assert seen["inverse_softcap"] == pytest.approx(1 / 24)
     assert seen["scale"] == pytest.approx(math.log2(math.e))
-    assert torch.equal(seen["slope"], torch.ones(BATCH, HEADS))
+    assert torch.equal(seen["slope"], torch.ones(BATCH, heads))
 
 
 def test_nothing_to_compute(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +195,9 @@ def test_nothing_to_compute(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"block_table": torch.zeros(BATCH, 2)}, "block_table: its dtype is torch.float32"),
         ({"block_table": torch.zeros(BATCH).int()}, "block_table: it has 1 dimensions"),
         ({"block_table": torch.zeros(2, 2).int()}, r"block_table: its shape is \(2, 2\)"),
-        ({"block_table": torch.zeros(BATCH, 2).int()}, "k_cache: its page_size is 160"),
+        ({"block_table": torch.zeros(BATCH, 2).int(),
+          **{n: bf16(BATCH, 24, HEADS_K, DIM) for n in ("k_cache", "v_cache")}},
+         "k_cache: its page_size is 24"),
         ({"block_table": 1, "page_table": 1}, "block_table: page_table is given, too"),
         ({"q": bf16(2, 5, HEADS, DIM)}, "k_cache: its batch is 4"),
         ({"q": bf16(BATCH, 5, 3, DIM)}, "k_cache: it has 2 heads"),
