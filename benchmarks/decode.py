@@ -23,8 +23,8 @@ With ``--pages``, caches in pages of so many keys are read by `flash_attn_with_k
 contiguous ones, and with ``--lengths`` sequences have between a 16th of the keys and all of them;
 rows are kept in ``results/decode_caches.json``. Peers are flash-attn-4 with ``seqused_k`` and
 ``page_table`` where it takes them, FlashAttention-3 and FlashInfer where they are installed, torch
-over dense tensors of the longest length. ``--whole`` adds the same function without splits, whose
-kernel is solved on the first call.
+over dense tensors of the longest length. ``--whole`` adds `num_splits=1`, one CTA for all keys of a
+head.
 """
 
 from __future__ import annotations
