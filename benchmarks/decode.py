@@ -1,7 +1,7 @@
 """Attention of few queries over many keys on a GPU: `attention_decode` beside its peers.
 
     python benchmarks/decode.py [--batch N ...] [--queries N ...] [--keys N] [--splits]
-                                [--pages N ...] [--lengths] [--whole] [--check] [--seconds S]
+                                [--pages N ...] [--lengths] [--split] [--check] [--seconds S]
                                 [--save]
 
 Batches of 1, 16 and 128 with 8192 keys, 32 and 64 heads of queries on 8 of keys, head_dim 128, one
@@ -20,11 +20,11 @@ only before ``--seconds`` are over. ``--save`` keeps all rows in ``results/decod
 case. Nothing is solved; kernels are compiled on the first call.
 
 With ``--pages``, caches in pages of so many keys are read by `flash_attn_with_kvcache`, 0 for
-contiguous ones, and with ``--lengths`` sequences have between a 16th of the keys and all of them;
-rows are kept in ``results/decode_caches.json``. Peers are flash-attn-4 with ``seqused_k`` and
-``page_table`` where it takes them, FlashAttention-3 and FlashInfer where they are installed, torch
-over dense tensors of the longest length. ``--whole`` adds `num_splits=1`, one CTA for all keys of a
-head.
+contiguous ones, and rows are kept in ``results/decode_caches.json``; with ``--lengths`` sequences
+have between a 16th of the keys and all of them, and rows are kept in ``results/decode_mixed.json``.
+Peers are flash-attn-4 with ``seqused_k`` and ``page_table`` where it takes them, FlashAttention-3
+and FlashInfer where they are installed, torch over dense tensors of the longest length. ``--split``
+adds `num_splits=2`, which splits keys over CTAs in any case.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from itertools import cycle, product
 from typing import Any
 
 import torch
-from decode_caches import WHOLE, Caches, Problem
+from decode_caches import SPLIT, Caches, Problem
 from report import RESULTS, environment, lines
 from torch import Tensor
 from torch.nn import functional
@@ -58,7 +58,7 @@ COPIES = 1 << 28
 """Bytes of keys and values that runs go through before they come back to the first ones."""
 CHECKED = 2
 """Sequences that are compared with float64."""
-OTHERS = (f"{timing.OURS} attention", WHOLE)
+OTHERS = (f"{timing.OURS} attention", SPLIT)
 """Candidates that are no peers."""
 SPLITS = (256, 512, 1024, 2048)
 Case = tuple[int, int, int, int, int]
@@ -84,7 +84,8 @@ def main() -> int:
             print(json.dumps(rows[-1]), flush=True)
         torch.cuda.empty_cache()
         if options.save:
-            name = "decode_caches.json" if options.caches else "decode.json"
+            name = "decode_mixed.json" if options.lengths else "decode_caches.json"
+            name = name if options.caches else "decode.json"
             (RESULTS / name).write_text(lines(environment(), rows), encoding="utf-8")
     return int(bool(wrong) or any("failed" in row for row in rows))
 
@@ -105,7 +106,7 @@ def of_case(case: Case | Problem, options: argparse.Namespace) -> tuple[list[Row
     """Rows of a case, and what was checked beside them."""
     if isinstance(case, Problem):
         caches = Caches(case)
-        return over_caches(caches, whole=options.whole), caches.same_bits() if options.check else {}
+        return over_caches(caches, split=options.split), caches.same_bits() if options.check else {}
     found = measured(case, splits(case) if options.splits else peers(case))
     return found, same_bits(case) if options.check else {}
 
@@ -200,10 +201,10 @@ def measured(case: Case, candidates: dict[str, Call]) -> list[Row]:
     return timed(runs, errors, 2 * k.nbytes + 2 * q.nbytes)
 
 
-def over_caches(caches: Caches, *, whole: bool) -> list[Row]:
+def over_caches(caches: Caches, *, split: bool) -> list[Row]:
     """A row for each candidate."""
     given = caches.copies(max(1, math.ceil(COPIES / (2 * caches.k.nbytes))))
-    candidates = usable(caches.candidates(whole=whole), given[0])
+    candidates = usable(caches.candidates(split=split), given[0])
     wanted, errors = caches.reference(CHECKED), dict[str, float]()
     for name, call in candidates.items():
         result: Any = call(*given[0])
@@ -284,7 +285,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--splits", action="store_true")
     parser.add_argument("--pages", type=int, nargs="+", default=[])
     parser.add_argument("--lengths", action="store_true")
-    parser.add_argument("--whole", action="store_true")
+    parser.add_argument("--split", action="store_true")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--seconds", type=float, default=450)
     parser.add_argument("--save", action="store_true")

@@ -330,6 +330,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "kvcache-cases": attention_tables.kvcache_cases,
     "variant-speed": attention_tables.variant_speed,
     "decode-caches": attention_tables.decode_caches,
+    "decode-mixed": attention_tables.decode_mixed,
     "backward": attention_tables.backward,
     "packed-gradients": attention_tables.packed_gradients,
     "document-gradients": attention_tables.document_gradients,

@@ -3,10 +3,9 @@
 
 As `attention_decode`, with two kernels for it: `attention_kvcache_parts` computes the splits that
 lengths have, `attention_kvcache_combine` weighs those; or with one, `attention_kvcache_whole`,
-where the caller says that the splits of a head are to be taken in turn, since lengths, by which
-that is worth it or not, are not known on the host. Lengths are read on the GPU, where a split has
-as many keys as `split_keys` says of each: results are the same bits in any batch, whatever the
-caches have room for, and by either way.
+where heads of keys fill the GPU. Lengths are read on the GPU, where a split has as many keys as
+`split_keys` says of each: results are the same bits in any batch, whatever the caches have room
+for, and by either way.
 """
 
 from __future__ import annotations
@@ -23,12 +22,14 @@ from schedgen.kernels.attention_decode import (
     MOST_SPLITS,
     SPLIT,
     STEP,
+    in_turn,
     packed,
     room_for_results,
     rounded,
     unpacked,
 )
 from schedgen.kernels.kv_cache_kernels import Settings, kernel_of
+from schedgen.kernels.launcher import multiprocessors
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.operators import Operator
 from schedgen.kernels.variants.calling import LOG2_E, MOST_WHOLE, target_of
@@ -37,6 +38,9 @@ PARTS, COMBINE = "attention_kvcache_parts", "attention_kvcache_combine"
 WHOLE = "attention_kvcache_whole"
 IN_TURN = {"sm_90a": ((64, 64), (96, 96), (128, 128)), "sm_100a": ()}
 """By architecture, head_dim of q and k, and of v, with which splits can be taken in turn."""
+MOST_IN_TURN = 16 * SPLIT
+"""Keys that caches have room for, at most, where that is chosen: a single CTA takes all keys of a
+head, and the host does not know whether one sequence is much longer than all others."""
 
 
 def is_for(q: Tensor, k: Tensor, v: Tensor, table: Tensor | None, *, whole: bool) -> bool:
@@ -70,7 +74,7 @@ def attention_decode_kvcache(
     softmax_scale: float,
     causal: bool = False,
     split: int | None = None,
-    whole: bool = False,
+    num_splits: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """`flash_attn_with_kvcache` for few queries. Arguments are checked where there is no plan for
     them yet: it costs more than everything else does.
@@ -82,8 +86,9 @@ def attention_decode_kvcache(
         cache_seqlens: (batch,), int32: keys of each batch.
         block_table: (batch, most_pages), int32; None: no pages.
         split: keys of a split, a multiple of 128; None: as `split_keys` says of each length.
-        whole: whether the splits of a head are taken in turn: the same bits in less time, where
-            heads of keys fill the GPU and lengths are about the same.
+        num_splits: 1: one CTA takes the splits of a head in turn, which are the same bits; 0: it
+            does so where heads of keys fill the GPU, and room is for `MOST_IN_TURN` keys or less;
+            any other number: it does not.
 
     Returns:
         ``(out, lse)`` as of `attention_decode`.
@@ -93,7 +98,7 @@ def attention_decode_kvcache(
     """
     size = 0 if split is None else split
     given = (q, k_cache, v_cache, cache_seqlens, block_table)
-    return _operator(*given, softmax_scale, causal, size, whole)
+    return _operator(*given, softmax_scale, causal, size, num_splits)
 
 
 def _room(k: Tensor, table: Tensor | None) -> int:
@@ -110,9 +115,9 @@ def _results(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 def _fake(
     q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, table: Tensor | None, scale: float,
-    causal: bool, split: int, whole: bool,
+    causal: bool, split: int, num_splits: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    del causal, split, whole
+    del causal, split, num_splits
     _check(q, k, v, lengths, table, scale)
     return _results(q, v)
 
@@ -127,7 +132,7 @@ def _check(
 
 def _decode(
     q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, table: Tensor | None, scale: float,
-    causal: bool, split: int, whole: bool,
+    causal: bool, split: int, num_splits: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     _check(q, k, v, lengths, table, scale)
     device = checks.devices(q=q, k_cache=k, v_cache=v, cache_seqlens=lengths, block_table=table)
@@ -153,7 +158,9 @@ def _decode(
         given |= {"k_pages": k, "v_pages": v, "block_table": layouts.accessible(table)}
     scalars = numbers | {"scale": scale * LOG2_E, "group": float(group)}
     found, rows = room_for_results(out, lse, heads_k), seq_q * group
-    if whole:
+    may = (head_dim, head_dim_v) in IN_TURN[keys.architecture(device)] and room <= MOST_IN_TURN
+    chosen = num_splits == 0 and may and in_turn(batch * heads_k, multiprocessors(device))
+    if chosen or num_splits == 1:
         given |= {"o": found[0][:, :, :rows], "lse_of": found[1][:, :, :rows]}
         _launched(_kernel(device, WHOLE, settings), given, scalars)
         unpacked(*found, out, lse)
@@ -185,7 +192,7 @@ def _launched(kernel: SpecKernel, tensors: dict[str, Tensor], numbers: dict[str,
 
 _operator = Operator(
     "attention_decode_kvcache(Tensor q, Tensor k_cache, Tensor v_cache, Tensor cache_seqlens, "
-    "Tensor? block_table, float softmax_scale, bool causal, SymInt split, bool whole) "
+    "Tensor? block_table, float softmax_scale, bool causal, SymInt split, SymInt num_splits) "
     "-> (Tensor out, Tensor lse)",
     _decode,
     _fake,

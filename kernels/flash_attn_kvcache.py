@@ -72,10 +72,11 @@ def flash_attn_with_kvcache(
             new tokens included (aligned bottom right).
         window_size, softcap, alibi_slopes, sinks, learnable_sink: as of
             `schedgen.kernels.flash_attn_func`.
-        num_splits: 1: one CTA takes all keys of a head, whatever the number of queries. Of few
-            queries results are the same bits in any case, and in less time where heads of keys
-            fill the GPU and lengths are about the same. Any other number is accepted, and changes
-            nothing.
+        num_splits: 1: one CTA takes all keys of a head, whatever the number of queries; 0: of few
+            queries it does so where heads of keys fill the GPU and the caches have room for 16384
+            keys or less; any other number: keys of few queries are split over CTAs, which is
+            faster where one sequence is much longer than others. Results are the same bits with 0
+            and with other numbers, and on Hopper with 1.
         return_softmax_lse: returns ``(out, lse)``.
         rotary_cos, rotary_sin, rotary_interleaved, cache_leftpad: not supported, if they are given.
 
@@ -97,17 +98,17 @@ def flash_attn_with_kvcache(
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
     asked = _Asked(
         scale, bool(softcap), *_window(window_size, causal, q.shape[1]), float(softcap),
-        whole=num_splits == 1,
+        num_splits=num_splits,
     )  # fmt: skip
     if (
         isinstance(cache_seqlens, Tensor) and cache_seqlens.is_cuda and asked.plain
         and k is None and v is None and cache_batch_idx is None
         and alibi_slopes is None and sink is None
-        and is_for(q, k_cache, v_cache, table, whole=asked.whole)
+        and is_for(q, k_cache, v_cache, table, whole=asked.num_splits == 1)
     ):  # fmt: skip
         out, lse = attention_decode_kvcache(
             q, k_cache, v_cache, cache_seqlens, table,
-            softmax_scale=scale, causal=asked.causal, whole=asked.whole,
+            softmax_scale=scale, causal=asked.causal, num_splits=num_splits,
         )  # fmt: skip
         return (out, lse) if return_softmax_lse else out
     checks.number("softmax_scale", scale, positive=True)
@@ -138,8 +139,7 @@ def flash_attn_with_kvcache(
 @dataclass(frozen=True)
 class _Asked:
     """Numbers of a call, and what its kernel is for. ``left`` and ``right`` are None if there is no
-    window, and ``causal`` says that there is no other one. ``whole``: of few queries the splits of
-    a head are taken in turn.
+    window, and ``causal`` says that there is no other one.
     """
 
     scale: float
@@ -148,7 +148,7 @@ class _Asked:
     left: int | None
     right: int | None
     softcap: float
-    whole: bool
+    num_splits: int
 
     @property
     def plain(self) -> bool:
@@ -219,10 +219,10 @@ def _computed(
     checks.layout("q", q)
     windowed = asked.left is not None
     plain = asked.plain and slopes is None and sinks is None
-    if plain and is_for(q, k, v, table, whole=asked.whole):
+    if plain and is_for(q, k, v, table, whole=asked.num_splits == 1):
         return attention_decode_kvcache(
             q, k, v, lengths, table,
-            softmax_scale=asked.scale, causal=asked.causal, whole=asked.whole,
+            softmax_scale=asked.scale, causal=asked.causal, num_splits=asked.num_splits,
         )  # fmt: skip
     settings = dims(q.shape[3], v.shape[3]) | {"dtype": checks.DTYPES[q.dtype]}
     flags = {"causal": asked.causal, "window": windowed, "soft_cap": asked.capped}

@@ -41,3 +41,4 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_file, "launcher", Launcher)
     monkeypatch.setattr("schedgen.kernels.checks.devices", lambda **_: torch.device("cpu"))  # pyright: ignore
     monkeypatch.setattr("schedgen.kernels.keys.architecture", lambda _: "sm_90a")  # pyright: ignore
+    monkeypatch.setattr("schedgen.kernels.attention_decode_kvcache.multiprocessors", lambda _: 132)  # pyright: ignore

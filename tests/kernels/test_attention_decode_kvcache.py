@@ -155,6 +155,7 @@ def computed(launches: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return Kernels(launches, path.name)
 
     monkeypatch.setattr(of_file, "launcher", launcher)
+    monkeypatch.setattr(decode, "multiprocessors", lambda _: 132)  # pyright: ignore
     return launches
 
 
@@ -240,6 +241,21 @@ def test_splits_in_turn(computed: list[str], page: int, tokens: int, heads: int)
     assert computed[2:] == [f"attention_kvcache_whole_sm_90a_head_dim128_bf16{masked}{paged}.py"]
 
 
+def test_where_splits_in_turn_are_chosen(
+    computed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """6 sequences with 2 heads of keys are 12 tiles, and caches have room for 1024 keys."""
+    q, (k, v, _) = bf16(BATCH, 1, HEADS, 128), caches(0, 128)
+    for sms, num_splits, room in ((12, 0, 1024), (13, 0, 1024), (40, 0, 1024), (12, 2, 1024),
+                                  (132, 1, 1024), (12, 0, 1023)):  # fmt: skip
+        monkeypatch.setattr(decode, "multiprocessors", lambda _, sms=sms: sms)  # pyright: ignore
+        monkeypatch.setattr(decode, "MOST_IN_TURN", room)
+        call(q, k, v, None, num_splits=num_splits)
+    whole, parts = (f"attention_kvcache_{n}_sm_90a_head_dim128_bf16.py" for n in ("whole", "parts"))
+    both = [parts, "attention_kvcache_combine_sm_90a_bf16.py"]
+    assert computed == [whole, whole, *both, *both, whole, *both]
+
+
 def test_no_splits_in_turn_on_blackwell(monkeypatch: pytest.MonkeyPatch) -> None:
     q, (k, v, _) = bf16(BATCH, 1, HEADS, 128), caches(0, 128)
     assert decode.is_for(q, k, v, None, whole=True)
@@ -263,8 +279,8 @@ def test_opcheck(computed: list[str]) -> None:
         q, (k, v, table) = bf16(BATCH, tokens, HEADS, 128), caches(page, 128)
         arguments = (q, k.nan_to_num(0.0), v.nan_to_num(0.0), lengths(), table, 0.1, True, 0)
         operator = torch.ops.schedgen.attention_decode_kvcache.default
-        for whole in (False, True):
-            torch.library.opcheck(operator, (*arguments, whole))
+        for num_splits in range(3):
+            torch.library.opcheck(operator, (*arguments, num_splits))
     assert computed
 
 
@@ -281,6 +297,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> None:
         return made.setdefault(path.name, made.get(path.name) or _Planned([], path.name))
 
     monkeypatch.setattr(of_file, "launcher", launcher)
+    monkeypatch.setattr(decode, "multiprocessors", lambda _: 132)  # pyright: ignore
     test_operators.opened(decode._operator, monkeypatch)  # pyright: ignore[reportPrivateUsage]
 
 
@@ -297,7 +314,7 @@ def test_calls_are_planned(
         scale = 0.125 * (turn + 1)
         given = (q, k, v, sizes, table)
         found = decode.attention_decode_kvcache(*given, softmax_scale=scale)
-        expected = decode._decode(*given, scale, False, 0, False)  # pyright: ignore[reportPrivateUsage]
+        expected = decode._decode(*given, scale, False, 0, 0)  # pyright: ignore[reportPrivateUsage]
         assert torch.allclose(found[0], expected[0], rtol=1e-2, atol=1e-3)  # scale: float32
         assert torch.allclose(found[1], expected[1], rtol=1e-5)
     assert len(planned) == 2 * 2
@@ -323,7 +340,7 @@ def test_planned_calls_are_checked_no_more(monkeypatch: pytest.MonkeyPatch) -> N
     for turn in range(4):  # noqa: B007 `operands` notes it
         q = bf16(BATCH, 1, HEADS, 128)
         found = call(q, k, v, table, softmax_scale=0.125)
-        expected = decode._decode(q, k, v, lengths(), table, 0.125, False, 0, False)  # pyright: ignore[reportPrivateUsage]
+        expected = decode._decode(q, k, v, lengths(), table, 0.125, False, 0, 0)  # pyright: ignore[reportPrivateUsage]
         assert torch.allclose(found[0], expected[0], rtol=1e-2, atol=1e-3)
     assert [checked.count(n) for n in range(4)] == [2, 3, 1, 1]  # 1 of what is expected
 
@@ -369,9 +386,17 @@ def test_in_the_emulator(page: int, tokens: int) -> None:
     """
     q, (k, v, table) = bf16(BATCH, tokens, HEADS, 64), caches(page, 64)
     ways: list[tuple[Tensor, Tensor]] = []
-    for whole in (False, True):
+    for num_splits in (2, 1):
         found = decode.attention_decode_kvcache(
-            q, k, v, lengths(), table, softmax_scale=0.125, causal=True, split=128, whole=whole
+            q,
+            k,
+            v,
+            lengths(),
+            table,
+            softmax_scale=0.125,
+            causal=True,
+            split=128,
+            num_splits=num_splits,
         )
         close(found, wanted(q, k, v, table, [*LENGTHS], causal=True))
         ways.append(found)

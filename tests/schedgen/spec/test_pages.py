@@ -63,9 +63,7 @@ def test_caches_lie_in_pages_only_if_these_have_a_size(page: str) -> None:
 @pytest.mark.parametrize("page", [16, 32, 48, 64, 80, 128, 144, 256, 272])
 @pytest.mark.parametrize("head_dim", [64, 96, 128, 160, 192, 224, 256])
 @pytest.mark.parametrize("target", ["h200", "b200"])
-def test_pages_and_iterations_have_common_rows(
-    page: int, head_dim: int, target: str
-) -> None:
+def test_pages_and_iterations_have_common_rows(page: int, head_dim: int, target: str) -> None:
     read = read_spec("attention_kvcache")
     given = {"page_size": str(page), "head_dim": str(head_dim)}
     where = Space.REGISTERS if target == "h200" else Space.TMEM
