@@ -149,28 +149,6 @@ def part_of_tile(rows, columns, box, dtype):
     return cute.make_composed_layout(layout.inner, layout.offset, part)
 
 
-def copy_pages(tma, tensor, tile, barrier, where, table, number, first, size, pages, pitch, page):
-    """A tile whose rows begin with element ``first`` of a number, from the pages that have these:
-    copies of as many rows as divide a page and a tile. ``where``: tiles along the other modes.
-    """
-    from math import gcd
-
-    rank, rows, columns = cute.rank(tensor), cute.size(tile, mode=[0]), cute.size(tile, mode=[1])
-    box = gcd(rows, page)
-    sizes = (box, columns) + (1,) * (rank - 2)
-    for n in range(rows // box):
-        row = first + n * box
-        at, count = page_of(table, number, row, size, page, pages)
-        part = cute.local_tile(tile, (box, columns), (n, 0))
-        source = within(tensor, 0, at * pitch, count)
-        source = cute.local_tile(source, sizes, (row % page // box, *where, 0, 0))
-        to, source = cpasync.tma_partition(
-            tma, 0, cute.make_layout(1), cute.group_modes(part, 0, 2),
-            cute.group_modes(source, 0, rank),
-        )
-        cute.copy(tma, source, to, tma_bar_ptr=barrier)
-
-
 @cute.jit
 def draw(counter: cute.Tensor, tiles: Int32):
     """The next ticket, by one thread of a warp: the old value of the counter, which begins anew

@@ -66,7 +66,7 @@ def room(q: Tensor, v: Tensor, cu_seqlens_q: Tensor, longest: int) -> tuple[Tens
     row = (columns + _ROUND - 1) // _ROUND * _ROUND
     strides = (heads * row, row, 1)
     lse = q.new_empty_strided((batch, heads, columns), strides, dtype=torch.float32)
-    return q.new_empty((total, heads, v.shape[2])), lse
+    return q.new_empty((total, heads, v.shape[-1])), lse
 
 
 def _store(function: SpecKernel, **given: Tensor | float) -> None:

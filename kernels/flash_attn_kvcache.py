@@ -97,7 +97,7 @@ def flash_attn_with_kvcache(
     sink = one_of("sinks", sinks, "learnable_sink", learnable_sink)
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
     asked = _Asked(
-        scale, bool(softcap), *_window(window_size, causal, q.shape[1]), float(softcap),
+        scale, bool(softcap), *sides_of(window_size, causal, q.shape[1]), float(softcap),
         num_splits=num_splits,
     )  # fmt: skip
     if (
@@ -156,8 +156,10 @@ class _Asked:
         return self.left is None and not self.capped
 
 
-def _window(window_size: Window, causal: bool, seq_q: int) -> tuple[bool, int | None, int | None]:
-    """Whether it is a causal mask and no window, and both sides of a window."""
+def sides_of(window_size: Window, causal: bool, seq_q: int) -> tuple[bool, int | None, int | None]:
+    """Whether it is a causal mask and no window, and both sides of a window, None if there is none;
+    ``seq_q``: queries of a sequence at most.
+    """
     left, right = sides(window_size)
     right = 0 if causal else right
     if left is None and right in (None, 0):

@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from schedgen.kernels import attention_varlen_kvcache as over_pages
 from schedgen.kernels import checks, keys, layouts
 from schedgen.kernels.attention_arguments import dims
 from schedgen.kernels.attention_varlen import OPERATOR, SPEC, check, room
 from schedgen.kernels.errors import ArgumentValueError
 from schedgen.kernels.flash_attn import one_of, require, variant_arguments
+from schedgen.kernels.flash_attn_kvcache import sides_of
 from schedgen.kernels.variants import calling, gradients, planned
 
 _OPERANDS, _STARTS = ("q", "k", "v"), ("cu_seqlens_q", "cu_seqlens_k")
@@ -23,7 +25,7 @@ def flash_attn_varlen_func(
     k: Tensor,
     v: Tensor,
     cu_seqlens_q: Tensor,
-    cu_seqlens_k: Tensor,
+    cu_seqlens_k: Tensor | None,
     max_seqlen_q: int,
     max_seqlen_k: int,
     dropout_p: float = 0.0,
@@ -38,21 +40,29 @@ def flash_attn_varlen_func(
     sinks: Tensor | None = None,
     learnable_sink: Tensor | None = None,
     block_table: Tensor | None = None,
+    page_table: Tensor | None = None,
+    seqused_k: Tensor | None = None,
     return_lse: bool = False,
 ) -> Any:
     """softmax(q k^T softmax_scale) v of each sequence, as FlashAttention-2's function of this name.
 
     There are gradients of q, k, v and sinks (docs/backward.md), with the same bits in each run;
-    they are 0 for what belongs to no sequence.
+    they are 0 for what belongs to no sequence. With ``block_table`` there are none: keys and values
+    are in the pages of caches then, as `schedgen.kernels.flash_attn_with_kvcache` has them.
 
     Args:
         q: (total_q, heads, head_dim), the queries of all sequences, as of
             `schedgen.kernels.attention`.
-        k: (total_k, heads_k, head_dim); heads is a multiple of heads_k.
-        v: (total_k, heads_k, head_dim_v).
+        k: (total_k, heads_k, head_dim), or with block_table (num_pages, page_size, heads_k,
+            head_dim) with a page_size that is a multiple of 16; heads is a multiple of heads_k.
+        v: (total_k, heads_k, head_dim_v), or pages.
         cu_seqlens_q: (batch + 1,), int32: where sequences begin in q, and the last one ends; never
             falling, from 0. Not looked at on the host: what lies outside of q is not touched.
-        cu_seqlens_k: the same for k and v.
+        cu_seqlens_k: the same for k and v; None with seqused_k.
+        block_table: (batch, most_pages), int32, the pages of each sequence in order, of which those
+            are looked up that lengths need; ``page_table`` is another name of it.
+        seqused_k: with block_table: (batch,), int32: keys of each sequence, instead of what
+            cu_seqlens_k says.
         max_seqlen_q: as many queries as a sequence has at most; of longer ones the rest is not
             computed.
         max_seqlen_k: not needed.
@@ -63,7 +73,7 @@ def flash_attn_varlen_func(
         sinks, learnable_sink: (heads,), two names of one argument; ``lse`` has it, too.
         deterministic: accepted: results are the same in every run.
         return_attn_probs: returns ``(out, lse, None)``; ``return_lse``: ``(out, lse)``.
-        dropout_p, block_table: not supported here, if they ask for something.
+        dropout_p: not supported, if it asks for something.
 
     Returns:
         ``out`` (total_q, heads, head_dim_v), or a tuple that begins with it; ``lse`` is
@@ -75,9 +85,22 @@ def flash_attn_varlen_func(
     """
     del deterministic, max_seqlen_k
     require("dropout_p", dropout_p, 0.0, "there is no dropout")
-    require("block_table", block_table, None, "pass k and v packed")
+    table = one_of("block_table", block_table, "page_table", page_table)
     sink = one_of("sinks", sinks, "learnable_sink", learnable_sink)
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale
+    if table is not None:
+        lengths = _lengths(cu_seqlens_k, seqused_k)
+        aligned, left, right = sides_of(window_size, causal, max_seqlen_q)
+        window = None if left is None or right is None else (left, right)
+        numbers = over_pages.Asked(scale, float(softcap), aligned, window)
+        given = (cu_seqlens_q, lengths, table, max_seqlen_q, numbers, alibi_slopes, sink)
+        return _returned(
+            *over_pages.attend((q, k, v), *given), cu_seqlens_q, return_attn_probs, return_lse
+        )
+    require("seqused_k", seqused_k, None, "pass cu_seqlens_k, or a block_table")
+    if cu_seqlens_k is None:
+        allowed, fix = "where sequences begin in k", "pass it, or a block_table with seqused_k"
+        raise ArgumentValueError("cu_seqlens_k", "it is None", allowed, fix)
     starts = (cu_seqlens_q, cu_seqlens_k)
     check(q, k, v, *starts)
     batch = len(cu_seqlens_q) - 1
@@ -93,10 +116,25 @@ def flash_attn_varlen_func(
         out, lse = OPERATOR(q, k, v, *starts, max_seqlen_q, scale, aligned)
     else:
         out, lse = _variant((q, k, v), starts, max_seqlen_q, scale, wanted, sink, asked)
-    if not (return_attn_probs or return_lse):
+    return _returned(out, lse, cu_seqlens_q, return_attn_probs, return_lse)
+
+
+def _lengths(cu_seqlens_k: Tensor | None, seqused_k: Tensor | None) -> Tensor:
+    """Keys of each sequence."""
+    if seqused_k is not None:
+        return seqused_k
+    if cu_seqlens_k is None:
+        fix = "pass it, or cu_seqlens_k"
+        raise ArgumentValueError("seqused_k", "it is None", "the keys of each sequence", fix)
+    return cu_seqlens_k[1:] - cu_seqlens_k[:-1]
+
+
+def _returned(out: Tensor, lse: Tensor, starts: Tensor, probabilities: bool, sums: bool) -> Any:
+    """What the caller asked for."""
+    if not (probabilities or sums):
         return out
-    packed = _packed(lse, cu_seqlens_q, q.shape[0])
-    return (out, packed, None) if return_attn_probs else (out, packed)
+    packed = _packed(lse, starts, out.shape[0])
+    return (out, packed, None) if probabilities else (out, packed)
 
 
 def _variant(

@@ -14,26 +14,33 @@ ROWS = 16
 
 
 def operands(
-    q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Tensor | None, v: Tensor | None
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    k: Tensor | None,
+    v: Tensor | None,
+    names: tuple[str, str] = ("k_cache", "v_cache"),
 ) -> None:
-    """Shapes and data types of queries, keys and values."""
-    checks.dtypes(q=q, k_cache=k_cache, v_cache=v_cache, k=k, v=v)
+    """Shapes and data types of queries, keys and values; ``names`` of the caches."""
+    of_k, of_v_cache = names
+    checks.dtypes(**{"q": q, of_k: k_cache, of_v_cache: v_cache})
+    checks.dtypes(q=q, k=k, v=v)
     checks.dimensions("q", q, 4, "(batch, seq_q, heads, head_dim)")
-    for name, tensor in (("k_cache", k_cache), ("v_cache", v_cache)):
+    for name, tensor in zip(names, (k_cache, v_cache), strict=True):
         checks.dimensions(name, tensor, 4, "(batch or pages, keys, heads_k, head_dim)")
     head_dim, of_v = int(q.shape[3]), int(v_cache.shape[3])
     if head_dim not in HEAD_DIMS or of_v not in HEAD_DIMS[head_dim]:
-        got = f"its head_dim is {head_dim}, that of v_cache {of_v}"
+        got = f"its head_dim is {head_dim}, that of {of_v_cache} {of_v}"
         allowed = ", ".join(f"{d} and {e}" for d, all_ in HEAD_DIMS.items() for e in all_)
         raise ArgumentValueError("q", got, allowed, "pad with zeros and pass softmax_scale")
     if k_cache.shape[3] != q.shape[3]:
         got = f"its head_dim is {k_cache.shape[3]}"
-        raise ArgumentValueError("k_cache", got, f"{q.shape[3]}, that of q", "make it the same")
-    _same("v_cache", v_cache, (*k_cache.shape[:3], v_cache.shape[3]), "k_cache")
+        raise ArgumentValueError(of_k, got, f"{q.shape[3]}, that of q", "make it the same")
+    _same(of_v_cache, v_cache, (*k_cache.shape[:3], v_cache.shape[3]), of_k)
     heads, heads_k = q.shape[2], k_cache.shape[2]
     if not heads_k or heads % heads_k:
         got, allowed = f"it has {heads_k} heads", f"a divisor of {heads}, the heads of q"
-        raise ArgumentValueError("k_cache", got, allowed, "repeat heads of the caches")
+        raise ArgumentValueError(of_k, got, allowed, "repeat heads of the caches")
     if (k is None) != (v is None):
         name = "k" if k is None else "v"
         raise ArgumentValueError(name, "it is None", "both k and v, or none", f"pass {name}")
@@ -72,10 +79,15 @@ def integers(
         return
     checks.dimensions("block_table", table, 2, "(batch, most_pages)")
     _int32("block_table", table, (batch, table.shape[1]))
-    size = int(k_cache.shape[1])
+    pages("k_cache", k_cache)
+
+
+def pages(name: str, cache: Tensor) -> None:
+    """Keys of a page."""
+    size = int(cache.shape[1])
     if size < ROWS or size % ROWS:
         got, fix = f"its page_size is {size}", "make pages of another size"
-        raise ArgumentValueError("k_cache", got, f"multiples of {ROWS}", fix)
+        raise ArgumentValueError(name, got, f"multiples of {ROWS}", fix)
 
 
 def vectors(q: Tensor, slopes: Tensor | None, sinks: Tensor | None) -> None:

@@ -130,6 +130,29 @@ def test_attention_over_caches(
     assert outcome.clean, outcome.report.text
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("settings", "extents"),
+    [
+        ({"page_size": "16", "causal": "true"}, {}),
+        ({"page_size": "48", "window": "true"}, {"window_left": 70, "window_right": 20}),
+        ({"page_size": "256", "soft_cap": "true", "alibi": "true", "sinks": "true"}, {}),
+    ],
+)
+def test_packed_queries_over_caches(
+    target: str, settings: dict[str, str], extents: dict[str, int]
+) -> None:
+    """Both sides have lengths of 0, 1 and more than a tile."""
+    settings = {"head_dim": "64", **settings}
+    _, kernel = solved("attention_varlen_kvcache", target, **settings)
+    text = text_of("attention_varlen_kvcache", target, **settings)
+    sizes = {"seq_q": 130, "seq_k": 260, "heads": 2} | extents
+    outcome = emulate(text, kernel, ARCHITECTURES[target], extents=sizes, policy=Adversarial(6))
+    assert outcome.correct, outcome.errors
+    assert outcome.clean, outcome.report.text
+
+
 SPLITS = {"split": 3, "seq_k": 300, "split_steps": 1, "most_splits": 64, "rows_q": 6, "group": 2}
 
 

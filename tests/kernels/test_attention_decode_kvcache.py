@@ -241,18 +241,16 @@ def test_splits_in_turn(computed: list[str], page: int, tokens: int, heads: int)
     assert computed[2:] == [f"attention_kvcache_whole_sm_90a_head_dim128_bf16{masked}{paged}.py"]
 
 
-def test_where_splits_in_turn_are_chosen(
-    computed: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_takes_splits(computed: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """6 sequences with 2 heads of keys are 12 tiles, and caches have room for 1024 keys."""
     q, (k, v, _) = bf16(BATCH, 1, HEADS, 128), caches(0, 128)
-    for sms, num_splits, room in ((12, 0, 1024), (13, 0, 1024), (40, 0, 1024), (12, 2, 1024),
-                                  (132, 1, 1024), (12, 0, 1023)):  # fmt: skip
+    cases = [(12, 0, 9999), (13, 0, 1024), (40, 0, 1024), (12, 2, 1024), (132, 1, 9), (12, 0, 99)]
+    for sms, n, room in cases:
         monkeypatch.setattr(decode, "multiprocessors", lambda _, sms=sms: sms)  # pyright: ignore
         monkeypatch.setattr(decode, "MOST_IN_TURN", room)
-        call(q, k, v, None, num_splits=num_splits)
+        call(q, k, v, None, num_splits=n)
     whole, parts = (f"attention_kvcache_{n}_sm_90a_head_dim128_bf16.py" for n in ("whole", "parts"))
-    both = [parts, "attention_kvcache_combine_sm_90a_bf16.py"]
+    both = parts, "attention_kvcache_combine_sm_90a_bf16.py"
     assert computed == [whole, whole, *both, *both, whole, *both]
 
 
@@ -381,9 +379,7 @@ def test_what_is_refused(
 @pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize(("page", "tokens"), [(0, 1), (16, 3), (48, 2), (256, 1)])
 def test_in_the_emulator(page: int, tokens: int) -> None:
-    """Lengths of 0, 1, whole splits and more, several splits of some; the same bits if one CTA
-    takes all of them.
-    """
+    """Lengths of 0, 1, whole splits and more, of each way; the same bits by both."""
     q, (k, v, table) = bf16(BATCH, tokens, HEADS, 64), caches(page, 64)
     ways: list[tuple[Tensor, Tensor]] = []
     for num_splits in (2, 1):
