@@ -86,8 +86,11 @@ def _check(q: Tensor, k: Tensor, v: Tensor, starts: Tensor, lengths: Tensor, tab
     kv_cache_checks.pages("k", k)
     checks.dimensions("block_table", table, 2, "(batch, most_pages)")
     batch = table.shape[0]
-    shapes = {"cu_seqlens_q": (starts, (batch + 1,)), "seqused_k": (lengths, (batch,))}
-    shapes["block_table"] = (table, (batch, table.shape[1]))
+    shapes: dict[str, tuple[Tensor, tuple[int, ...]]] = {
+        "cu_seqlens_q": (starts, (batch + 1,)),
+        "seqused_k": (lengths, (batch,)),
+        "block_table": (table, (batch, table.shape[1])),
+    }
     for name, (numbers, shape) in shapes.items():
         if numbers.dtype != torch.int32:
             got, fix = f"its dtype is {numbers.dtype}", f"{name}.int()"

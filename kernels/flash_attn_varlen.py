@@ -25,9 +25,9 @@ def flash_attn_varlen_func(
     k: Tensor,
     v: Tensor,
     cu_seqlens_q: Tensor,
-    cu_seqlens_k: Tensor | None,
-    max_seqlen_q: int,
-    max_seqlen_k: int,
+    cu_seqlens_k: Tensor | None = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
     dropout_p: float = 0.0,
     softmax_scale: float | None = None,
     causal: bool = False,
@@ -85,6 +85,9 @@ def flash_attn_varlen_func(
     """
     del deterministic, max_seqlen_k
     require("dropout_p", dropout_p, 0.0, "there is no dropout")
+    if max_seqlen_q is None:
+        allowed, fix = "as many queries as a sequence has at most", "pass it"
+        raise ArgumentValueError("max_seqlen_q", "it is None", allowed, fix)
     table = one_of("block_table", block_table, "page_table", page_table)
     sink = one_of("sinks", sinks, "learnable_sink", learnable_sink)
     scale = 1 / math.sqrt(q.shape[-1]) if softmax_scale is None else softmax_scale

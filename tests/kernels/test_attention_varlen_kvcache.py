@@ -31,7 +31,8 @@ def caches(page: int = PAGE) -> tuple[Tensor, Tensor, Tensor]:
     most = -(-max(KEYS) // page)
     table = torch.full((len(KEYS), most), -1, dtype=torch.int32)
     pages = [bf16(len(KEYS) * most + 2, page, HEADS_K, DIM) for _ in "kv"]
-    order = torch.randperm(len(pages[0]), generator=torch.Generator().manual_seed(1)).tolist()
+    shuffled = torch.randperm(len(pages[0]), generator=torch.Generator().manual_seed(1))
+    order = [int(number) for number in shuffled]
     for number, size in enumerate(KEYS):
         for n in range(-(-size // page)):
             table[number, n] = order.pop()
@@ -176,6 +177,11 @@ def test_lengths_may_be_given_by_their_sums(computed: list[dict[str, str]]) -> N
     assert torch.equal(out, expected[0])
     assert len(call(q, k, v, table, return_attn_probs=True)) == 3
     assert len(computed) == 4
+    named: Any = {"cu_seqlens_q": starts(QUERIES), "seqused_k": torch.tensor(KEYS).int()}
+    out = flash_attn_varlen_func(q, k, v, max_seqlen_q=70, block_table=table, **named)
+    assert torch.equal(out, expected[0])
+    with pytest.raises(ArgumentValueError, match="max_seqlen_q: it is None"):
+        flash_attn_varlen_func(q, k, v, block_table=table, **named)
 
 
 def test_nothing_to_compute(computed: list[dict[str, str]]) -> None:
