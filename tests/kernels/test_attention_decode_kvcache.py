@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from schedgen.kernels import attention_decode_kvcache as decode
 from schedgen.kernels import flash_attn_with_kvcache, kv_cache_checks, of_file
@@ -32,11 +33,12 @@ def caches(page: int, dim: int) -> tuple[Tensor, Tensor, Tensor | None]:
             one[number, size:] = torch.nan
     if not page:
         return whole[0], whole[1], None
-    each = ROOM // page
+    each = -(-ROOM // page)
     order = torch.randperm(BATCH * each)
     pages = [torch.empty(BATCH * each, page, HEADS_K, dim).bfloat16() for _ in whole]
     for one, of_whole in zip(pages, whole, strict=True):
-        one[order] = of_whole.view(-1, page, HEADS_K, dim)
+        filled = pad(of_whole, (0, 0, 0, 0, 0, each * page - ROOM), value=torch.nan)
+        one[order] = filled.view(-1, page, HEADS_K, dim)
     table = order.view(BATCH, each).int()
     for number, size in enumerate(LENGTHS):
         table[number, -(-size // page) :] = -7
@@ -136,7 +138,6 @@ def _combine(tensors: Any, scalars: Any) -> None:
 
 
 def _whole(name: str, tensors: Any, scalars: Any) -> None:
-    """Both, one after the other."""
     q, k, _, sizes, *table, out, lse = tensors
     _, steps, most, _ = scalars
     room = k.shape[1] * (table[0].shape[1] if table else 1)
@@ -230,7 +231,6 @@ def test_who_calls_it(computed: list[str], monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("page", [0, 16])
 @pytest.mark.parametrize(("tokens", "heads"), [(1, HEADS), (3, 6)])
 def test_splits_in_turn(computed: list[str], page: int, tokens: int, heads: int) -> None:
-    """One kernel, with rows and splits as the two have them."""
     q, (k, v, table) = bf16(BATCH, tokens, heads, 128), caches(page, 128)
     expected = call(q, k, v, table, causal=True)
     found = call(q, k, v, table, causal=True, num_splits=1)
@@ -250,7 +250,7 @@ def test_who_takes_splits(computed: list[str], monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(decode, "MOST_IN_TURN", room)
         call(q, k, v, None, num_splits=n)
     whole, parts = (f"attention_kvcache_{n}_sm_90a_head_dim128_bf16.py" for n in ("whole", "parts"))
-    both = parts, "attention_kvcache_combine_sm_90a_bf16.py"
+    both = parts, parts.replace("parts_sm_90a_head_dim128", "combine_sm_90a")
     assert computed == [whole, whole, *both, *both, whole, *both]
 
 
