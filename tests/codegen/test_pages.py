@@ -59,8 +59,8 @@ def test_no_copy_lies_in_two_pages() -> None:
 @pytest.mark.parametrize("target", ARCHITECTURES)
 @pytest.mark.parametrize("page", ["16", "48", "64", "96", "128"])
 def test_products_of_pages(target: str, page: str) -> None:
-    """Pages that are a part of a tile, a tile, have several, or parts of tiles. Behind the lengths is NaN, and
-    tables name pages that are not there.
+    """Pages that are a part of a tile, a tile, have several, or parts of tiles. Behind the lengths
+    is NaN, and tables name pages that are not there.
     """
     _, kernel = solved(PAGED, target, page=page)
     text, arch = text_of(PAGED, target, page=page), ARCHITECTURES[target]
