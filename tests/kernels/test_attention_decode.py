@@ -67,10 +67,13 @@ def test_head_dims(launches: list[str], head_dim: int, head_dim_v: int) -> None:
     ],
 )
 def test_splits_in_turn(
-    launches: list[str], shape: Shape, head_dims: tuple[int, int], causal: bool
+    launches: list[str],
+    shape: tuple[int, int, int, int, int],
+    head_dims: tuple[int, int],
+    causal: bool,
 ) -> None:
     """Where heads of keys, or tiles of their rows, fill 132 SMs."""
-    q, k, v = operands(*shape, *head_dims)  # type: ignore[arg-type]
+    q, k, v = operands(*shape, *head_dims)
     out, lse = attention_decode(q, k, v, causal=causal, return_lse=True)
     wanted, wanted_lse = reference(q, k, v, head_dims[0] ** -0.5, causal)
     assert torch.allclose(out.double(), wanted, atol=2e-2)
