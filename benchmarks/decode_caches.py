@@ -19,7 +19,7 @@ from schedgen.kernels import flash_attn_with_kvcache
 DEVICE = "cuda"
 HEAD_DIM = 128
 SPLIT = f"{timing.OURS} split"
-"""`flash_attn_with_kvcache` whose keys are not split."""
+"""`flash_attn_with_kvcache` whose keys are split over CTAs in any case."""
 _SHORTEST = 16
 """The shortest length is this part of the longest, where lengths differ."""
 _WORKSPACE = 256 << 20

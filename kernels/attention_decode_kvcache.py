@@ -28,6 +28,7 @@ from schedgen.kernels.attention_decode import (
     rounded,
     unpacked,
 )
+from schedgen.kernels.attention_decode import IN_TURN as FASTER
 from schedgen.kernels.kv_cache_kernels import Settings, kernel_of
 from schedgen.kernels.launcher import multiprocessors
 from schedgen.kernels.of_spec import SpecKernel
@@ -37,7 +38,8 @@ from schedgen.kernels.variants.calling import LOG2_E, MOST_WHOLE, target_of
 PARTS, COMBINE = "attention_kvcache_parts", "attention_kvcache_combine"
 WHOLE = "attention_kvcache_whole"
 IN_TURN = {"sm_90a": ((64, 64), (96, 96), (128, 128)), "sm_100a": ()}
-"""By architecture, head_dim of q and k, and of v, with which splits can be taken in turn."""
+"""By architecture, head_dim of q and k, and of v, with which splits can be taken in turn; it is
+chosen for those of `attention_decode` only."""
 MOST_IN_TURN = 16 * SPLIT
 """Keys that caches have room for, at most, where that is chosen: a single CTA takes all keys of a
 head, and the host does not know whether one sequence is much longer than all others."""
@@ -158,7 +160,7 @@ def _decode(
         given |= {"k_pages": k, "v_pages": v, "block_table": layouts.accessible(table)}
     scalars = numbers | {"scale": scale * LOG2_E, "group": float(group)}
     found, rows = room_for_results(out, lse, heads_k), seq_q * group
-    may = (head_dim, head_dim_v) in IN_TURN[keys.architecture(device)] and room <= MOST_IN_TURN
+    may = (head_dim, head_dim_v) in FASTER[keys.architecture(device)] and room <= MOST_IN_TURN
     chosen = num_splits == 0 and may and in_turn(batch * heads_k, multiprocessors(device))
     if chosen or num_splits == 1:
         given |= {"o": found[0][:, :, :rows], "lse_of": found[1][:, :, :rows]}

@@ -76,7 +76,7 @@ def flash_attn_with_kvcache(
             queries it does so where heads of keys fill the GPU and the caches have room for 16384
             keys or less; any other number: keys of few queries are split over CTAs, which is
             faster where one sequence is much longer than others. Results are the same bits with 0
-            and with other numbers, and on Hopper with 1.
+            and with other numbers, and on Hopper with 1, where head_dim is 64, 96 or 128.
         return_softmax_lse: returns ``(out, lse)``.
         rotary_cos, rotary_sin, rotary_interleaved, cache_leftpad: not supported, if they are given.
 

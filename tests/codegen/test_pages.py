@@ -48,7 +48,7 @@ def test_pages_that_do_not_fit_tiles_are_refused() -> None:
 
 
 def test_no_copy_lies_in_two_pages() -> None:
-    """Pages of 48 rows, and tiles of 64: the eighth copy begins in the middle of a page."""
+    """Tiles of 64 rows are copied by 16 from pages of 48, and by 32 from pages of 96."""
     text = text_of(PAGED, "h200", page="48")
     assert "box = gcd(rows, page)" in text
     assert "part_of_tile(64, 64, 16, BFloat16)" in text

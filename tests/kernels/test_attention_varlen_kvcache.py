@@ -18,7 +18,7 @@ from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from tests.kernels.test_attention_decode_kvcache import bf16
 
 QUERIES, KEYS, HEADS, HEADS_K, DIM = (3, 0, 70, 1), (130, 40, 70, 0), 4, 2, 64
-PAGE, MOST = 48, 3
+PAGE = 48
 LOG2_E = math.log2(math.e)
 
 

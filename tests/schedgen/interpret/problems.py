@@ -86,10 +86,8 @@ def full_size_inputs(name: str, trips: int, walked: int) -> dict[str, torch.Tens
         }
     if name == "attention_fp8":
         return scaled_attention_inputs(300, inner)
-    if name in (
-        "attention_parts",
-        "attention_whole",
-    ):  # two tokens of 75 heads, splits as equal as can be
+    # two tokens of 75 heads, splits as equal as can be
+    if name in ("attention_parts", "attention_whole"):
         return {
             "q": random(1, 1, 150, 128, seed=1),
             "k": random(1, inner, 1, 128, seed=2),
