@@ -1,18 +1,16 @@
 """Products of 8-bit operands with factors on a GPU: `scaled_gemm` beside its peers.
 
-    python benchmarks/low_precision.py [--only rows whole blocks prepared] [--seconds S]
+    python benchmarks/low_precision.py [--only rows whole blocks] [--seconds S]
                                        [--check] [--save] [--kernels]
 
 Squares, and the layers of DeepSeek-V3 with 64, 128 and 4096 tokens. Parts: ``rows``, a factor for
 each row of both operands; ``whole``, one for each operand; ``blocks``, one for each 1 x 128 of the
-left operand and for each 128 x 128 of the right one; ``prepared``, the same with factors of the
-right one that `block_factors` made once, as of a weight. Peers are ``torch._scaled_mm`` with the
+left operand and for each 128 x 128 of the right one. Peers are ``torch._scaled_mm`` with the
 same factors, which adds up in float32 now and then ("torch"), and does not ("torch fast",
 ``use_fast_accum``; not for blocks), quack's `gemm` with one factor, and DeepGEMM with factors of
 blocks, where they are installed. Squares, and layers of 4096 tokens, have our `gemm` in bf16 beside
-them, to compare with: it is no peer. Layouts are those that torch asks for: factors of blocks of
-the left operand lie along m, and nobody copies them; factors of the right one are copied by
-`scaled_gemm`, in each call, where they were not prepared.
+them, to compare with: it is no peer. Layouts are those that torch asks for, which nobody copies:
+factors of blocks of the left operand lie along m, and of the right one along k.
 
 Errors are distances in the norm from float64 products of what was quantized, in the first and last
 `CHECKED` rows. ``--save`` keeps all rows in ``results/low_precision.json`` after each case,
@@ -38,14 +36,14 @@ from torch.nn import functional
 
 from schedgen.benchmarks import shipped, timing
 from schedgen.codegen.facts import file_name
-from schedgen.kernels import block_factors, gemm, library, scaled_gemm, tiling
+from schedgen.kernels import gemm, library, scaled_gemm, tiling
 
-PARTS = ("rows", "blocks", "prepared", "whole")
+PARTS = ("rows", "blocks", "whole")
 SQUARES = [(n, n, n) for n in (1024, 2048, 4096, 8192)]
 """m, n and k."""
 WEIGHTS = [(2112, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048)]
 """n and k of DeepSeek-V3's layers, those of DeepGEMM's own benchmarks."""
-TOKENS = {"rows": (128, 4096), "blocks": (64, 128, 4096), "prepared": (64, 128, 4096)}
+TOKENS = {"rows": (128, 4096), "blocks": (64, 128, 4096)}
 """Rows of the left operand in layers, by part."""
 LONG = 4096
 """Tokens of the layers that `gemm` is timed with."""
@@ -96,13 +94,9 @@ def problem(part: str, m: int, n: int, k: int, *, bf16: bool) -> Problem:
         "rows": ((1, k), (1, k)),
         "whole": ((m, k), (n, k)),
         "blocks": ((1, WIDE), (WIDE,) * 2),
-        "prepared": ((1, WIDE), (WIDE,) * 2),
     }
     a, b = (quantized(one, *size) for one, size in zip((x, w), sizes[part], strict=True))
-    if part in ("blocks", "prepared"):
-        found = _of_blocks(a, b, prepared=part == "prepared")
-    else:
-        found = _of_rows(a, b, whole=part == "whole")
+    found = _of_blocks(a, b) if part == "blocks" else _of_rows(a, b, whole=part == "whole")
     if bf16:
         left, right = (one.numbers().bfloat16() for one in (a, b))
         found[f"{timing.OURS} bf16"] = lambda: gemm(left, right.mT)
@@ -133,13 +127,12 @@ def _of_rows(a: Quantized, b: Quantized, *, whole: bool) -> dict[str, timing.Run
     return found
 
 
-def _of_blocks(a: Quantized, b: Quantized, *, prepared: bool) -> dict[str, timing.Run]:
+def _of_blocks(a: Quantized, b: Quantized) -> dict[str, timing.Run]:
     """Candidates with factors of blocks; torch wants those of the left operand along m."""
     left, right = a.data, b.data.mT
     of_a, of_b = a.factors.mT.contiguous().mT, b.factors.mT
-    ours = block_factors(of_b) if prepared else of_b
     found: dict[str, timing.Run] = {
-        timing.OURS: lambda: scaled_gemm(left, right, of_a, ours),
+        timing.OURS: lambda: scaled_gemm(left, right, of_a, of_b),
         "torch": lambda: torch._scaled_mm(left, right, of_a, of_b, out_dtype=torch.bfloat16),
     }
     deep = timing.imported("deep_gemm", "fp8_gemm_nt")
@@ -186,8 +179,7 @@ def cases(parts: Sequence[str]) -> Iterator[Case]:
 
 def kernels(parts: Sequence[str]) -> list[str]:
     """Names of the kernels that these parts need on Hopper."""
-    blocks = {"blocks", "prepared"}
-    specs = ["gemm_fp8_blocks" if part in blocks else "gemm_fp8" for part in parts]
+    specs = ["gemm_fp8_blocks" if part == "blocks" else "gemm_fp8" for part in parts]
     found = locked(*specs, arch=ARCH)
     for part in parts:
         for shape in shapes(part):

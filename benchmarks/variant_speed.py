@@ -9,9 +9,10 @@
 A window of 1024 keys in 16384, causal; 8 documents of different lengths in 16384, seen from both
 sides and causally, by ``mask="doc[row] == doc[column]"``, with a list of blocks that is made before
 and one that each call makes; and 32 packed sequences, causal, whose lengths are 128 to 8192,
-log-uniform. head_dim 128, bfloat16, 16 heads, and 16 that share 4. flash-attn-4 has its window, and
-gets documents as packed sequences, which is the fastest that it offers for them; flex_attention has
-the same masks as functions, with block masks made before.
+log-uniform. head_dim 128, bfloat16, 16 heads, and 16 that share 4. flash-attn-4 has its window. It
+gets documents as packed sequences, which is the fastest that it offers for them, and as a function
+with lists of blocks that are made before (*FA4 mask*); we have packed sequences of them, too
+(*documents packed*). flex_attention has the same masks as functions, with block masks made before.
 
 Times are milliseconds, eager with an overwritten L2 cache, and in CUDA graphs. Errors are relative,
 by the norm, of two heads against float64. Prints a JSON line for each candidate. ``--build`` writes
@@ -57,6 +58,7 @@ HEADS = ((16, 16), (16, 4))
 DOCUMENT_MASK = "doc[row] == doc[column]"
 DOCUMENT = {"doc": torch.empty(1, dtype=torch.int64)}
 """The type of what the mask names."""
+MASKED = "FA4 mask"
 SETTINGS = (("head_dim", str(HEAD_DIM)), ("dtype", "bf16"))
 Row = dict[str, Any]
 Run = Callable[[], Any]
@@ -98,6 +100,8 @@ CASES = (
     Case("window", (LENGTH,), True, window=WINDOW),
     Case("documents", lengths_of_documents(), False),
     Case("documents causal", lengths_of_documents(), True),
+    Case("documents packed", lengths_of_documents(), False, packed=True),
+    Case("documents causal packed", lengths_of_documents(), True, packed=True),
     Case("lengths", lengths_of_sequences(), True, packed=True),
 )
 
@@ -193,8 +197,8 @@ def ours(case: Case, given: Inputs) -> dict[str, Run]:
 
     operands, longest = (given.q, given.k, given.v), max(case.lengths)
     if case.packed:
-        starts = given.starts
-        return {OURS: lambda: varlen(*given.packed, starts, starts, longest, longest, causal=True)}
+        both = given.starts, given.starts, longest, longest
+        return {OURS: lambda: varlen(*given.packed, *both, causal=case.causal)}
     if case.window:
         return {OURS: lambda: flash_attn_func(*operands, causal=True, window_size=(WINDOW, 0))}
     named: dict[str, Any] = {"mask": DOCUMENT_MASK, "causal": case.causal, "doc": given.doc}
@@ -218,9 +222,23 @@ def peers(case: Case, given: Inputs, without: Sequence[str]) -> dict[str, Run]:
         more = {"cu_seqlens_q": given.starts, "cu_seqlens_k": given.starts}
         more |= {"max_seqlen_q": longest, "max_seqlen_k": longest, "causal": case.causal}
         found["FA4"] = lambda: varlen(*given.packed, **more)
+    if function is not None and not case.packed and not case.window and MASKED not in without:
+        found[MASKED] = _masked(case, given, function)
     if "flex" not in without:
         found["flex"] = _flex(case, given)
     return {name: run for name, run in found.items() if name not in without}
+
+
+def _masked(case: Case, given: Inputs, function: Any) -> Run:
+    """flash-attn-4 with a mask as a function, and with lists of blocks."""
+    from flash_attn.cute.compute_block_sparsity import compute_block_sparsity  # pyright: ignore
+    from variant_mask import causal_document, document
+
+    mask, doc, total = causal_document if case.causal else document, given.doc.int(), case.total
+    lists: Any = compute_block_sparsity(128, 128, 1, 1, total, total, mask, [doc], doc.device)
+    operands = given.q, given.k, given.v
+    named: dict[str, Any] = {"mask_mod": mask, "aux_tensors": [doc], "block_sparse_tensors": lists}
+    return lambda: function(*operands, **named)
 
 
 def _flex(case: Case, given: Inputs) -> Run:
@@ -305,6 +323,7 @@ def measured(case: Case, heads: int, heads_k: int, without: Sequence[str]) -> li
             row["of best peer"] = round(_best(eager) / eager[name], 3)
             row["of best peer in a graph"] = round(_best(graphs) / graphs[name], 3)
             row["of flex"] = round(eager.get("flex", math.nan) / eager[name], 3)
+            row["of its mask"] = round(graphs.get(MASKED, math.nan) / graphs[name], 3)
         rows.append(row | {"error": errors[name], "clock": times[name].clock})
     return rows + [head | one for one in refused]
 

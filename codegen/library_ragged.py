@@ -74,4 +74,5 @@ def copy_pages(tma, tensor, tile, barrier, where, table, number, first, size, pa
             cute.group_modes(source, 0, rank),
         )
         cute.copy(tma, source, to, tma_bar_ptr=barrier)
+
 '''

@@ -100,6 +100,8 @@ def _sign(node: Expression, name: str) -> int:
                     fix=f"write it without '{name}'",
                 )
             return first or second
+        case Binary("*", Number(factor), other) | Binary("*", other, Number(factor)):
+            return _sign(other, name) * ((factor > 0) - (factor < 0))
         case _ if name in {found.name for found in references(node)}:
             raise _no_sum(node)
         case _:

@@ -12,6 +12,7 @@ from schedgen.codegen.ir import Code, Name, Stage, code
 from schedgen.codegen.names import Names, element_name
 from schedgen.codegen.numbered import NumberedBarriers
 from schedgen.codegen.running import Iteration, Running
+from schedgen.codegen.small_tiles import is_small, room
 from schedgen.conditional import conditions
 from schedgen.elements import named, whole_scalars
 from schedgen.expressions import Expression
@@ -97,7 +98,7 @@ class Plan:
             if region.space is not Space.SMEM or region.name not in allocations:
                 continue
             allocation = self.program.allocation[allocations[region.name]]
-            rows, columns = (*region.shape, 1)[:2] if len(region.shape) < 2 else region.shape
+            rows, columns = room(self.kernel, region)
             key = (allocation.name, region.base, rows, columns, region.dtype)
             if key not in made:
                 name = (
@@ -183,6 +184,12 @@ class Plan:
         row, column = self.tile_number(part)
         sizes = f"({part.rows}, {times * part.columns}, {view.slots})"
         return code(f"cute.local_tile({{}}, {sizes}, ({row}, {column}, 0))", tiles)
+
+    def copied(self, part: Part) -> Code:
+        """What a bulk copy brings of a part of a view, as `matrix` says."""
+        if is_small(self.kernel, part.region):
+            return code("{}", Name(self.views[part.region.name].name))
+        return self.matrix(part)
 
     def tile_number(self, part: Part) -> tuple[int, int]:
         """Which of the tiles of its size, counted along rows and columns, a part of a view is.

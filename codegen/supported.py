@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.plan import SWIZZLED_ROWS, Part, Plan, View
+from schedgen.codegen.small_tiles import is_small
 from schedgen.kernel import Kernel, Kind, Operation, Region, Space
 from schedgen.layouts import DTYPE_BITS
 
@@ -100,7 +101,7 @@ def _dtypes(kernel: Kernel) -> Iterator[EmitError]:
 
 def _view(region: Region, view: View) -> Iterator[EmitError]:
     """A tile in shared memory is made of panels whose rows are swizzled together."""
-    if len(region.shape) == 2 and region.shape[1] == 1:
+    if len(region.shape) == 2 and region.shape[1] == 1 < region.rows:
         yield EmitError(
             f"'{region.base}': a tile of one column",
             region,
@@ -242,7 +243,8 @@ def _copy(plan: Plan, operation: Operation) -> Iterator[EmitError]:
     part = plan.part(operation, "from" if operation.kind is Kind.STORE else "to")
     view, base = plan.views[part.region.name], part.region.base
     bits = DTYPE_BITS[part.region.dtype]
-    if view.vector and part.rows * part.columns * bits // 8 % _COPIED_BYTES:
+    small = operation.kind is Kind.LOAD and is_small(plan.kernel, part.region)
+    if view.vector and not small and part.rows * part.columns * bits // 8 % _COPIED_BYTES:
         yield EmitError(
             f"{operation.name}: a copy of {part.rows * part.columns * bits // 8} bytes",
             operation,

@@ -14,6 +14,7 @@ from schedgen.codegen.operands import Operand, Shape, band_of, rows_of, written
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.registers import Registers
 from schedgen.codegen.running import Iteration
+from schedgen.codegen.small_tiles import is_small, loads
 from schedgen.codegen.source import Source
 from schedgen.codegen.style import ANEW
 from schedgen.codegen.tensor_memory import TensorMemory
@@ -21,6 +22,7 @@ from schedgen.codegen.transfers import atom, shared
 from schedgen.codegen.walks import Walks
 from schedgen.elements import tile_numbers
 from schedgen.kernel import Kernel, Kind, Operation, Phase, Space
+from schedgen.layouts import BULK_BYTES
 from schedgen.program.model import RoleProgram
 from schedgen.tensors import PARTLY, Place
 
@@ -224,6 +226,9 @@ class Threads:
             whole, first, count = view.columns, part.column0, part.columns
             if operand.shape is Shape.ROWS:
                 whole, first, count = view.rows, part.row0, part.rows
+            if is_small(self.plan.kernel, part.region):
+                begin = self._begin(operation, operand, at)
+                return called("part_of", text, code(f"{{}} & {whole - 1}", atom(begin)), count)
             return text if count == whole else called("part_of", text, first, count)
         text = code("{}[(None, None, {})]", name, stage)
         if (part.rows, part.columns) == (view.rows, view.columns):
@@ -232,6 +237,23 @@ class Threads:
         return code(
             f"cute.local_tile({{}}, ({part.rows}, {part.columns}), ({row}, {column}))", text
         )
+
+    def _begin(self, operation: Operation, operand: Operand, at: Iteration | None) -> Code:
+        """Where a tile begins in its tensor of which a bulk copy has brought more."""
+        region = operand.part.region
+        pieces = {piece.name for piece in self.plan.pieces_of(region)}
+        earlier = any(read.distance for read in operation.reads if read.piece in pieces)
+        brought = loads(self.plan.kernel, region)
+        sides = {place for load in brought for place in load.places if place.side}
+        if earlier or len(sides) != 1:
+            raise EmitError(
+                f"{operation.name}: '{region.base}' is a part of what a copy brings, and which one "
+                f"{'an earlier iteration had' if earlier else 'is said twice'}",
+                operation,
+                rule="part-of-copy",
+                fix=f"make '{region.base}' a multiple of {BULK_BYTES} bytes",
+            )
+        return start(sides.pop(), at, self.plan.kernel)
 
     def _beside(self, operation: Operation, use: str, at: Iteration | None, first: int) -> Code:
         """What a function takes beside operands, for the band that begins at row ``first``."""
@@ -283,5 +305,6 @@ def start(place: Place, at: Iteration | None, kernel: Kernel) -> Code:
     along = Name(f"at_{place.along}")
     terms = [code(f"{place.block} * {{}}", along)] if place.block else []
     if place.step:
-        terms.append(code(f"{place.step} * {{}}", atom(shared(place, at, kernel))))
+        times = f"{place.step} * {{}}" if place.step > 1 else "{}"
+        terms.append(code(times, atom(shared(place, at, kernel))))
     return plus(joined(" + ", terms), place.offset) if terms else code(str(place.offset))

@@ -14,6 +14,7 @@ from schedgen.codegen.plan import Part, Plan
 from schedgen.codegen.printing import expression
 from schedgen.codegen.ragged import RaggedExtents
 from schedgen.codegen.running import Iteration
+from schedgen.codegen.small_tiles import is_small
 from schedgen.codegen.source import Source
 from schedgen.codegen.walks import Walks
 from schedgen.kernel import Kernel, Kind, Operation
@@ -33,7 +34,8 @@ class Map:
 
     ``sides`` has for each axis of the argument "rows", "columns" or "". Of a ``ragged`` one the
     elements along an axis end where data says, see `schedgen.codegen.ragged`. A store that ``adds``
-    reduces: elements are added where they lie.
+    reduces: elements are added where they lie. ``taken``: elements of a tile, where these are less
+    than a copy brings.
     """
 
     name: str
@@ -44,6 +46,12 @@ class Map:
     store: bool
     ragged: Ragged | None = None
     adds: bool = False
+    taken: int = 0
+
+    @property
+    def shared(self) -> int:
+        """How many tiles a copy brings at once, one of which is wanted."""
+        return self.rows * self.columns // self.taken if self.taken else 1
 
     @property
     def folded(self) -> bool:
@@ -143,8 +151,12 @@ class Transfers:
             ragged = self._ragged(argument)
             if ragged and ragged.table:
                 _check_pages(operation, ragged, sides, part.rows)
+            view = self.plan.views[part.region.name]
+            rows, columns, taken = part.rows, part.columns, 0
+            if is_small(self.plan.kernel, part.region):  # none of which is ever split
+                rows, columns, taken = view.rows, view.columns, rows * columns
             made[key] = Map(
-                name, argument, part.rows, part.columns, sides, store, ragged, adds(operation)
+                name, argument, rows, columns, sides, store, ragged, adds(operation), taken
             )
             if ragged and len(made[key].tile) > MODES:
                 raise EmitError(
@@ -226,7 +238,7 @@ class Transfers:
         for name, operation in {self._name(each): each for each in copies}.items():
             map_, part = self.maps[operation.name], self._part(operation)
             rank, view = len(map_.tile), self.plan.views[part.region.name]
-            staged = code(f"{{}}, 0, {1 if view.vector else 2}", self.plan.matrix(part))
+            staged = code(f"{{}}, 0, {1 if view.vector else 2}", self.plan.copied(part))
             places = f"{_tuple(map_.tile)}, {_tuple([None] * rank)}"
             tensor_ = Name(f"g_{map_.name}")
             tensor = code("{}", tensor_)
@@ -260,7 +272,7 @@ class Transfers:
 
     def _ends(self, operation: Operation) -> tuple[str, str]:
         """The map of a copy, and its stages."""
-        stages = self.plan.matrix(self._part(operation))
+        stages = self.plan.copied(self._part(operation))
         return self.maps[operation.name].name, expression(stages)
 
     def copy(
@@ -278,6 +290,9 @@ class Transfers:
             return
         name = self._name(operation)
         indices = [self._index(operation.places[axis], at) for axis in map_.order]
+        if map_.shared > 1:
+            side = next(n for n, axis in enumerate(map_.order) if map_.sides[axis])
+            indices[side] = code(f"{{}} >> {map_.shared.bit_length() - 1}", atom(indices[side]))
         where = joined(", ", [*indices, *(["0", "0"] if map_.ragged else [])])
         tile = code(f"t_{name}[(None, {{}})]", where)
         stage = code(f"s_{name}[(None, {{}})]", self.plan.stage(access, at))

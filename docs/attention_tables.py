@@ -185,15 +185,16 @@ def kvcache_cases() -> str:
 
 
 def variant_speed() -> str:
-    """A line for each problem and way of ours, beside flash-attn-4 and flex_attention."""
+    """A line for each problem and way of ours: beside flash-attn-4, its masks, flex_attention."""
     found = json.loads((RESULTS / "variant_speed.json").read_text("utf-8"))
     problems: dict[tuple[str, int, int], dict[str, Mapping[str, Any]]] = {}
     for row in found["rows"]:
         if "refused" not in row:
             problem = row["case"], row["heads"], row["heads_k"]
             problems.setdefault(problem, {})[row["candidate"]] = row
-    lines = [["", "heads", "heads_k", "ms in a graph", "of flash-attn-4", "of flex", "eager ms"]]
-    lines[0] += ["of flash-attn-4", "of flex", "TFLOP/s", "theirs", "error", "theirs"]
+    beside = {"FA4": "of flash-attn-4", "FA4 mask": "of its mask", "flex": "of flex"}
+    lines = [["", "heads", "heads_k", "ms in a graph", *beside.values()]]
+    lines[0] += ["eager ms", *beside.values(), "TFLOP/s", "theirs", "error", "theirs"]
     lines.append(["---"] * len(lines[0]))
     for problem, rows in problems.items():
         for name in (n for n in rows if n.startswith(_OURS)):
@@ -201,10 +202,48 @@ def variant_speed() -> str:
             cells = [problem[0] + name.removeprefix(_OURS), *map(str, problem[1:])]
             for key in ("graph ms", "eager ms"):
                 cells.append(str(ours[key]))
-                cells += [f"{rows[peer][key] / ours[key]:.2f}" for peer in ("FA4", "flex")]
+                found = (rows.get(peer, {}).get(key) for peer in beside)
+                cells += [f"{time / ours[key]:.2f}" if time else "" for time in found]
             cells += [str(rows[peer]["TFLOP/s"]) for peer in (name, "FA4")]
             lines.append([*cells, *(f"{rows[peer]['error']:.1e}" for peer in (name, "FA4"))])
     return _table(lines, found["environment"], "variant_speed")
+
+
+def packed_pages() -> str:
+    """A line for each step of an engine and size of pages, beside flash-attn-4."""
+    found = json.loads((RESULTS / "packed_pages.json").read_text("utf-8"))
+    steps: dict[tuple[str, int], dict[str, Mapping[str, Any]]] = {}
+    for row in (row for row in found["rows"] if row["part"] == "step"):
+        steps.setdefault((row["step"], row["page"]), {})[row["candidate"]] = row
+    lines = [["", "page", "ms in a graph", "of flash-attn-4", "eager ms", "of flash-attn-4"]]
+    lines[0] += ["error", "theirs"]
+    lines.append(["---"] * len(lines[0]))
+    for (step, page), rows in steps.items():
+        cells = [step, str(page)]
+        for key in ("graph ms", "eager ms"):
+            cells += [str(rows[_OURS][key]), f"{rows['FA4'][key] / rows[_OURS][key]:.2f}"]
+        lines.append([*cells, *(f"{rows[name]['error']:.1e}" for name in (_OURS, "FA4"))])
+    return _table(lines, found["environment"], "packed_pages")
+
+
+def packed_pages_cases() -> str:
+    """A line for each kind of kernel: how many calls were right, and errors beside torch's."""
+    found = json.loads((RESULTS / "packed_pages.json").read_text("utf-8"))
+    kinds: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for row in (row for row in found["rows"] if row["part"] == "case"):
+        config = json.loads(row["config"])
+        beside = [name for name in ("softcap", "slopes", "sinks") if config[name]]
+        kind = str(row["page"]), config["mask"], ", ".join(beside), str(config["head_dim"])
+        kinds.setdefault(kind, []).append(row)
+    lines = [["page", "mask", "beside it", "head_dim", "cases", "failed", "largest error"]]
+    lines[0].append("of torch's")
+    lines.append(["---"] * len(lines[0]))
+    for kind, rows in kinds.items():
+        worst = max(row["error"] / (row["torch_error"] or 1.0) for row in rows)
+        cells = [len(rows), sum(row["failed"] for row in rows)]
+        largest = f"{max(row['error'] for row in rows):.1e}"
+        lines.append([*kind, *map(str, cells), largest, f"{worst:.2f}"])
+    return _table(lines, found["environment"], "packed_pages")
 
 
 def _table(lines: Sequence[Sequence[str]], where: Mapping[str, str], name: str) -> str:

@@ -329,6 +329,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "decode": attention_tables.decode,
     "kvcache-cases": attention_tables.kvcache_cases,
     "variant-speed": attention_tables.variant_speed,
+    "packed-pages": attention_tables.packed_pages,
+    "packed-pages-cases": attention_tables.packed_pages_cases,
     "decode-caches": attention_tables.decode_caches,
     "decode-mixed": attention_tables.decode_mixed,
     "backward": attention_tables.backward,

@@ -29,7 +29,7 @@ def parts() -> dict[str, Callable[[], str]]:
     """Generated parts by name; those whose results are there."""
     found: dict[str, Callable[[], str]] = {}
     if (RESULTS / "low_precision.json").exists():
-        for part in ("rows", "whole", "blocks", "prepared"):
+        for part in ("rows", "whole", "blocks"):
             found[f"low-precision-{part}"] = lambda part=part: low_precision(part)
         found["low-precision-means"] = lambda: means("low_precision")
     if (RESULTS / "experts.json").exists():

@@ -47,6 +47,9 @@ def attend(
 ) -> tuple[Tensor, Tensor]:
     """The result (total_q, heads, head_dim_v), and logarithms of sums, (batch, heads, longest).
 
+    Tiles have rows of all heads of a group, so that a token of each reads keys and values once for
+    all of them; unless there are numbers of heads, which are of whole tiles.
+
     Args:
         operands: q (total_q, heads, head_dim), and keys and values (num_pages, page_size, heads_k,
             head_dim) and with the head_dim of v.
@@ -71,10 +74,15 @@ def attend(
     if sinks is not None:
         sinks = sinks.float() * LOG2_E
     left, right = asked.window or (0, 0)
-    return OPERATOR(
+    group = q.shape[1] // operands[1].shape[2] if slopes is None and sinks is None else 1
+    starts = starts * group if group > 1 else starts
+    out, lse = OPERATOR(
         *operands, starts, lengths, table, slopes, sinks, longest, asked.scale, asked.softcap,
-        asked.causal, asked.window is not None, left, right,
+        asked.causal, asked.window is not None, left, right, group,
     )  # fmt: skip
+    if group > 1:
+        lse = lse.unflatten(2, (longest, group)).transpose(2, 3).flatten(1, 2)
+    return out, lse
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, starts: Tensor, lengths: Tensor, table: Tensor) -> None:
@@ -106,24 +114,44 @@ def _check(q: Tensor, k: Tensor, v: Tensor, starts: Tensor, lengths: Tensor, tab
 def _fake(
     q: Tensor, k: Tensor, v: Tensor, starts: Tensor, lengths: Tensor, table: Tensor,
     slopes: Tensor | None, sinks: Tensor | None, longest: int, scale: float, softcap: float,
-    causal: bool, window: bool, left: int, right: int,
+    causal: bool, window: bool, left: int, right: int, group: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     del k, lengths, table, slopes, sinks, scale, softcap, causal, window, left, right
-    return room(q, v, starts, longest)
+    _, lse = room(_grouped(q, group), v, starts, group * longest)
+    return q.new_empty((*q.shape[:2], v.shape[-1])), lse
+
+
+def _grouped(q: Tensor, group: int) -> Tensor:
+    """(total_q * group, heads / group, head_dim): row = token * group + head of the group."""
+    if group == 1:
+        return q
+    apart = q.unflatten(1, (q.shape[1] // group, group)).transpose(1, 2)
+    return apart.reshape(q.shape[0] * group, q.shape[1] // group, q.shape[2])
+
+
+def _apart(out: Tensor, group: int) -> Tensor:
+    """What `_grouped` put together."""
+    if group == 1:
+        return out
+    rows, heads, columns = out.shape
+    apart = out.view(rows // group, group, heads, columns).transpose(1, 2)
+    return apart.reshape(rows // group, heads * group, columns)
 
 
 def _compute(
     q: Tensor, k: Tensor, v: Tensor, starts: Tensor, lengths: Tensor, table: Tensor,
     slopes: Tensor | None, sinks: Tensor | None, longest: int, scale: float, softcap: float,
-    causal: bool, window: bool, left: int, right: int,
+    causal: bool, window: bool, left: int, right: int, group: int,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    q, longest = _grouped(q, group), longest * group
     given = {"q": q, "k_pages": k, "v_pages": v, "cu_seqlens_q": starts, "seqused_k": lengths}
     given |= {"block_table": table}
     device = checks.devices(**given, alibi_slopes=slopes, sinks=sinks)
     out, lse = room(q, v, starts, longest)
     if not (q.numel() and k.numel() and len(lengths) and longest):
         lse.fill_(-math.inf)
-        return out.zero_(), lse if sinks is None else lse.copy_((sinks / LOG2_E)[:, None])
+        lse = lse if sinks is None else lse.copy_((sinks / LOG2_E)[:, None])
+        return _apart(out.zero_(), group), lse
     for name, cache in (("k", k), ("v", v)):
         kv_cache_checks.layout(name, cache)
     settings = dims(q.shape[2], v.shape[3]) | {"dtype": checks.DTYPES[q.dtype]}
@@ -131,21 +159,24 @@ def _compute(
     flags |= {"alibi": slopes is not None, "sinks": sinks is not None}
     settings |= {name: "true" for name, value in flags.items() if value}
     settings["page_size"] = str(k.shape[1])
+    settings |= {"group": str(group)} if group > 1 else {}
     passed: dict[str, Tensor | float] = {n: layouts.accessible(x) for n, x in given.items()}
-    passed |= {n: x for n, x in (("slope", slopes), ("sink", sinks)) if x is not None}
+    beside = (("slope", slopes), ("sink", sinks))
+    passed |= {n: layouts.accessible(x) for n, x in beside if x is not None}
     passed |= {"scale": LOG2_E if softcap else scale * LOG2_E, "o": out, "lse": lse}
     passed |= {"window_left": float(left), "window_right": float(right)}
     if softcap:
         passed |= {"softcap": softcap, "inverse_softcap": scale / softcap}
     kernel = kernel_of(SPEC, target_of(keys.architecture(device)), tuple(settings.items()))
     kernel.store(*(passed[parameter.name] for parameter in kernel.facts.parameters))
-    return out, lse
+    return _apart(out, group), lse
 
 
 OPERATOR = Operator(
     "attention_varlen_kvcache(Tensor q, Tensor k_pages, Tensor v_pages, Tensor cu_seqlens_q, "
     "Tensor seqused_k, Tensor block_table, Tensor? slopes, Tensor? sinks, SymInt longest, "
-    "float scale, float softcap, bool causal, bool window, SymInt left, SymInt right) "
+    "float scale, float softcap, bool causal, bool window, SymInt left, SymInt right, "
+    "SymInt group) "
     "-> (Tensor out, Tensor lse)",
     _compute,
     _fake,

@@ -41,8 +41,6 @@ NAMES = {
 """Data types as specs call them."""
 _GROUP = 512
 """Bytes of factors for 128 rows and 4 blocks."""
-_COPIES = 4
-"""Of a factor of B, so that a bulk copy brings 16 bytes of them."""
 
 
 def scaled_gemm(
@@ -69,8 +67,7 @@ def scaled_gemm(
             for each batch, 128 rows and 4 blocks 512 bytes, in any shape, contiguous. What fills
             up rows and blocks may be any number.
         scale_b: the same of b: of one element or (..., 1, n); (..., k / 128, n / 128), a number for
-            each block of 128 x 128, or what `block_factors` made of them; or of blocks of its
-            columns.
+            each block of 128 x 128, best as `block_factors` has them; or of blocks of its columns.
         alpha: factor of the product.
         out: where the result is written; bfloat16, of the result's shape. It may share no memory
             with the other tensors.
@@ -91,16 +88,16 @@ def scaled_gemm(
 
 
 def block_factors(scale_b: Tensor) -> Tensor:
-    """Factors of blocks of a right operand as kernels read them, for `scaled_gemm`.
+    """Factors of blocks of a right operand as kernels read them, for `scaled_gemm`: along k, as
+    ``torch._scaled_mm`` takes them.
 
-    Factors of weights need that once: `scaled_gemm` does it in each call for others, by a kernel of
-    its own.
+    `scaled_gemm` copies others in each call; those of weights need that once.
 
     Args:
         scale_b: (..., k / 128, n / 128), float32, a number for each block of 128 x 128.
 
     Returns:
-        (..., k / 128, 4 * n / 128), contiguous.
+        The same, or a copy; numbers along k lie side by side.
 
     Raises:
         ArgumentValueError, ArgumentTypeError: a ValueError and a TypeError; other shapes or types.
@@ -111,8 +108,7 @@ def block_factors(scale_b: Tensor) -> Tensor:
     if scale_b.dim() < 2:
         got = f"it has {scale_b.dim()} dimensions"
         raise ArgumentValueError("scale_b", got, "(..., k / 128, n / 128)", "reshape it")
-    copied = scale_b[..., None].expand(*scale_b.shape, _COPIES)  # an operation that calls plan
-    return copied.reshape(*scale_b.shape[:-1], -1)
+    return layouts.accessible(scale_b.mT).mT
 
 
 # -- arguments ------------------------------------------------------------------------------------
@@ -162,10 +158,9 @@ def _sizes(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, alpha: float)
 def _wide(sizes: _Sizes, scale_a: Tensor, scale_b: Tensor) -> bool:
     """Whether float32 factors are of blocks of `WIDE` numbers along k, and of as many rows of b."""
     outer, blocks = sizes.shape[:-2], -(-sizes.k // WIDE)
-    columns = -(-sizes.n // WIDE)
-    of_b = [(*outer, blocks, count) for count in (columns, _COPIES * columns)]
+    of_b = *outer, blocks, -(-sizes.n // WIDE)
     rows = scale_b.numel() == 1 or scale_b.shape == (*outer, 1, sizes.n)
-    return scale_a.shape == (*outer, sizes.m, blocks) and scale_b.shape in of_b and not rows
+    return scale_a.shape == (*outer, sizes.m, blocks) and scale_b.shape == of_b and not rows
 
 
 def _block(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor) -> int:
@@ -278,15 +273,12 @@ def _bytes(b: Tensor) -> Tensor:
 def _of_long_blocks(
     scale_a: Tensor, scale_b: Tensor, sizes: _Sizes, alpha: float
 ) -> tuple[Tensor, Tensor]:
-    """Factors (batch, blocks along k, rows) of A, and for each `WIDE` rows of B `_COPIES`."""
+    """Factors of A, (batch, k / `WIDE`, m), and of B, (batch, n / `WIDE`, k / `WIDE`)."""
     outer = sizes.shape[:-2]
     first = (scale_a if alpha == 1 else scale_a * alpha).mT
-    prepared = scale_b.shape[-1] != -(-sizes.n // WIDE)
-    second = scale_b if prepared else block_factors(scale_b)
-    return (
-        layouts.accessible(layouts.batches(first, outer)),
-        layouts.accessible(layouts.batches(second, outer)),
-    )
+    both = (layouts.batches(scales, outer) for scales in (first, scale_b.mT))
+    of_a, of_b = map(layouts.accessible, both)
+    return of_a, of_b
 
 
 def _of_blocks(scale: Tensor, sizes: _Sizes, count: int, numbers: int) -> Tensor:

@@ -33,6 +33,15 @@ TMEM_LANES = 128
 """Rows that tensor memory has (PTX ISA, tensor memory addressing)."""
 
 
+BULK_BYTES = 16
+"""Bulk copies bring multiples of so many bytes (PTX ISA, cp.async.bulk.tensor: boxes of maps)."""
+
+
+def brought(size: int) -> int:
+    """Bytes that a bulk copy brings of a tile of ``size`` bytes: what lies behind it comes, too."""
+    return -(-size // BULK_BYTES) * BULK_BYTES
+
+
 def panel_bytes(row_bytes: int) -> int:
     """Bytes of a row that lie together: rows are cut into panels of the widest swizzle that they
     are a multiple of, and a tile is one panel behind the other. Rows of vectors are not cut.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -18,6 +18,8 @@ PACKED = tuple(
 )
 """What kernels are made for."""
 _MOST_SEQUENCES = 6
+HEADS = ((4, 4), (8, 2), (6, 1))
+"""Heads of q and of k."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +92,17 @@ class PackedCase:
 
 def packed_cases(count: int, seed: int) -> list[PackedCase]:
     """The same for the same seed: all kinds of kernels equally often."""
-    draw, found = random.Random(f"packed {seed}"), list[PackedCase]()
+    return packed_cases_of(PACKED, count, f"packed {seed}")
+
+
+def packed_cases_of(
+    configs: Sequence[Config], count: int, seed: str, heads_of: Sequence[tuple[int, int]] = HEADS
+) -> list[PackedCase]:
+    """Calls of the kernels of ``configs``, in turn, with heads of q and of k of ``heads_of``."""
+    draw, found = random.Random(seed), list[PackedCase]()
     while len(found) < count:
-        config = PACKED[len(found) % len(PACKED)]
-        heads, heads_k = draw.choice(((4, 4), (8, 2), (6, 1)))
+        config = configs[len(found) % len(configs)]
+        heads, heads_k = draw.choice(heads_of)
         left, sequences = MOST_SCORES // heads, list[tuple[int, int]]()
         for _ in range(draw.randint(1, _MOST_SEQUENCES)):
             seq_q = draw.choice((0, *LENGTHS))

@@ -7,7 +7,7 @@ them a turn that stands for any other, as often as the longest wait looks back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import lcm
 
@@ -137,11 +137,15 @@ class Case:
         return along("tile", self.first_tile + self.teams * np.arange(self.modulus), self.modulus)
 
 
-def cases(program: Program, role: RoleProgram, team: int = 0) -> list[Case]:
-    """All cases of a role, or of one of its teams."""
+def cases(
+    program: Program, role: RoleProgram, team: int = 0, together: Iterable[int] = ()
+) -> list[Case]:
+    """All cases of a role, or of one of its teams. ``together``: so many tiles come with one copy,
+    and which of them an iteration reads follows from its number.
+    """
     rings = [barrier.slots for barrier in program.barriers]
     rings += [allocation.slots for allocation in program.allocations]
-    modulus = lcm(2, *(2 * slots for slots in rings))
+    modulus = lcm(2, *(2 * slots for slots in rings), *together)
     guards = [step.guard for step in role.loop]
     ends = 2 + max((max(guard.low, guard.high) for guard in guards), default=0)
     back = max((s.action.lag for s in role.loop if isinstance(s.action, WaitGroup)), default=0)

@@ -11,6 +11,7 @@ import numpy as np
 
 from schedgen.codegen.binding import bound
 from schedgen.codegen.plan import Plan
+from schedgen.codegen.small_tiles import together
 from schedgen.conform.alike import for_all_threads
 from schedgen.conform.cases import Case, cases
 from schedgen.conform.claimed import check_drawn, check_taken, check_told, next_tile
@@ -204,7 +205,8 @@ class Check:
         if role.program is not None:
             if tiles is None:
                 raise Refusal("there is no loop over tiles")
-            for case in cases(self.program, role.program, role.team.number):
+            apart = together(self.plan.kernel)
+            for case in cases(self.program, role.program, role.team.number, apart):
                 wanted = [*frames.tile(role.program), *tile(role.program, case)]
                 for divided in stops(case, max(1, len(numbers.parts))):
                     events = trace.events(_body(tiles), case, divided)

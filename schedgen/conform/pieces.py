@@ -49,7 +49,10 @@ def own_waits(kind: str, found: list[Found], differ: Differ) -> dict[int, bool]:
         last = found[piece[-1]]
         allocations = [found[at].allocations for at in piece]
         again = len(list(groupby(allocations))) > len(set(allocations))
-        later = next((n for n in range(piece[-1] + 1, len(found)) if found[n].choice), len(found))
+        behind = (n for n in range(piece[-1] + 1, len(found)) if found[n].choice)
+        # What the operation reads elsewhere may come between a load and the wait for it.
+        ends = (n for n in behind if found[n].kind != "read" or found[n].run != last.run)
+        later = next(ends, len(found))
         more = later < len(found) and found[later].run == last.run
         waits = any(one.kind == kind for one in found[piece[-1] + 1 : later])
         if more and loads and found[later].kind == "tmem write" and not waits:

@@ -142,12 +142,13 @@ class _Checker:
     def lies(self, operation: Operation) -> _Axes:
         """The extents that the tile of a load or store lies along.
 
-        A tile that is stored in the transposed place lies as the output tile does.
+        A tile that is stored in the transposed place lies as the output tile does. A side of one
+        element lies along nothing, as it is the same for everything that it is put together with.
         """
         sides = {
             place.side: (place.along or place.extent) if operation.transposed else place.extent
             for place in operation.places
-            if place.side
+            if place.side and place.size > 1
         }
         return _Axes(sides.get("rows", ""), sides.get("columns", ""))
 

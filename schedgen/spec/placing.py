@@ -332,10 +332,12 @@ class Placing:
 
     def _blocks(self, extent: str, side: Place, part: Part, operation: Operation) -> Place:
         """Return the place of a side of a tile that lies along an extent that counts blocks."""
-        found = replace(side, extent=extent, counts=part.of, unit=part.unit)
+        all_of_it = part.count * side.block
+        offset = side.offset + part.number * side.block
+        found = replace(side, extent=extent, counts=part.of, unit=part.unit, offset=offset)
         if operation.phase is Phase.BODY and part.of in self.walked:
-            return replace(found, block=0, step=side.block, split_k=self._split_k)
-        return replace(found, along=part.of)
+            return replace(found, block=0, step=all_of_it, split_k=self._split_k)
+        return replace(found, along=part.of, block=all_of_it)
 
     def _along(self, extent: str, side: Place, operation: Operation) -> Place:
         """Return the place of one side of a tile that lies along ``extent``."""

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from schedgen.kernel import Kernel, Operation, Phase, Space
+from schedgen.layouts import brought
 from schedgen.program.model import (
     EVERY,
     FIRST,
@@ -223,7 +224,7 @@ class Layout:
         if not self.is_load(operation):
             return 0
         pieces = self.kernel.operation[operation].writes
-        return sum(self.kernel.piece[name].bytes for name in pieces)
+        return brought(sum(self.kernel.piece[name].bytes for name in pieces))
 
     # -- steps ---------------------------------------------------------------------------------
 

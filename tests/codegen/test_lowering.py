@@ -26,6 +26,10 @@ def refused(spec: str, target: str, **settings: str) -> str:
     return str(caught.value)
 
 
+SIXES = {"columns": "48", "count": "6"}
+"""Six factors of 48 columns: 24 bytes."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "target", "settings"),
@@ -39,6 +43,9 @@ def refused(spec: str, target: str, **settings: str) -> str:
         ("any_width", "b200", {"tile_n": "48"}),
         ("any_width", "h200", {"tile_n": "96"}),
         ("any_width", "h200", {"tile_n": "40"}),
+        ("one_value", "b200", {}),
+        ("one_value", "h200", {}),
+        ("one_value", "h200", {"count": "2"}),
         ("row_of_matrix", "b200", {}),
         ("row_of_matrix", "h200", {}),
         ("sums", "b200", {}),
@@ -62,8 +69,8 @@ def test_registers_of_products(spec: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "target", "settings", "line", "rule", "fix"),
     [
-        ("one_value", "h200", {}, 26, "bytes-of-copy", "make 'sS' a multiple of 4 elements"),
-        ("one_value", "b200", {}, 26, "bytes-of-copy", "make 'sS' a multiple of 4 elements"),
+        ("one_value", "h200", SIXES, 30, "bytes-of-copy", "make 'sS' a multiple of 4 elements"),
+        ("one_value", "b200", SIXES, 30, "bytes-of-copy", "make 'sS' a multiple of 4 elements"),
         ("stored_slices", "b200", {}, 31, "copy-of-part", "multiples of 64 columns"),
         ("map_in_bands", "b200", {"brows": "64"}, 27, "rows-of-threads", "a multiple of 128"),
         ("any_width", "b200", {"tile_n": "40"}, 28, "columns-of-product", "multiple of 16 up to"),

@@ -50,7 +50,7 @@ def test_products_of_8_bits(tables: Any, tmp_path: Path) -> None:
     ]
     keep(tmp_path, "low_precision", rows)
     assert set(tables.parts()) == {
-        *(f"low-precision-{part}" for part in ("rows", "whole", "blocks", "prepared", "means"))
+        *(f"low-precision-{part}" for part in ("rows", "whole", "blocks", "means"))
     }
     head, _, line, _, source = tables.parts()["low-precision-rows"]().splitlines()
     assert head.count("of torch") == 3

@@ -141,8 +141,8 @@ def _scaled(tensors: Sequence[Tensor], *, blocks: bool, alpha: Sequence[float]) 
     if not blocks:
         d.copy_(scale_a[..., None] * (a.float() @ b.float().mT) * scale_b[:, None])
         return
-    scale_b = scale_b.repeat_interleave(32, -1)[..., : b.shape[-2]]
-    factors = (s.mT.repeat_interleave(128, -1)[..., : a.shape[-1]] for s in (scale_a, scale_b))
+    of_b = scale_b.repeat_interleave(128, -2)[..., : b.shape[-2], :]
+    factors = (s.repeat_interleave(128, -1)[..., : a.shape[-1]] for s in (scale_a.mT, of_b))
     a, b = (x.float() * factor for x, factor in zip((a, b), factors, strict=True))
     d.copy_(a @ b.mT)
 

@@ -121,7 +121,7 @@ def test_operands_of_8_bits(planned: list[str], rows: bool) -> None:
 
 @pytest.mark.parametrize("along_m", [False, True])
 def test_factors_of_long_blocks(planned: list[str], along_m: bool) -> None:
-    """Those of b come four times; those of a are copied where they lie along k."""
+    """Those of b are copied where they lie along n; those of a where they lie along k."""
     for turn in range(4):
         a, b = (random(64, 512, seed=turn + n).to(torch.float8_e4m3fn) for n in (0, 9))
         scale, other = torch.rand(64, 4), torch.rand(4, 1)

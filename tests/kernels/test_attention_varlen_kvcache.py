@@ -115,13 +115,17 @@ class Kernel:
             how["slopes"] = given["slope"][0] * (1 if capped else scale)
         if "sinks" in self.settings:
             how["sinks"] = given["sink"] / LOG2_E
-        tensors = (given[n] for n in ("q", "k_pages", "v_pages", "block_table"))
-        out, lse = wanted(*tensors, **how)
-        given["o"].copy_(out)
+        group = int(self.settings.get("group", "1"))
+        assert torch.equal(given["cu_seqlens_q"], starts(QUERIES) * group)
+        q = given["q"].view(-1, group, HEADS // group, DIM).transpose(1, 2).flatten(1, 2)
+        tensors = (given[n] for n in ("k_pages", "v_pages", "block_table"))
+        out, lse = wanted(q, *tensors, **how)
+        given["o"].copy_(out.view(-1, HEADS // group, group, DIM).transpose(1, 2).flatten(0, 1))
         given["lse"].zero_()  # what belongs to no query is undefined
         begin = 0
         for number, rows in enumerate(QUERIES):
-            given["lse"][number, :, :rows] = lse[:, begin : begin + rows]
+            some = lse[:, begin : begin + rows].view(HEADS // group, group, rows)
+            given["lse"][number, :, : rows * group] = some.transpose(1, 2).flatten(1, 2)
             begin += rows
 
 
@@ -164,6 +168,7 @@ def test_result_is_that_of_float64(
     q, pages = bf16(sum(QUERIES), HEADS, DIM), caches()
     close(call(q, *pages, **given), wanted(q, *pages, **how))
     base = {"head_dim": "64", "dtype": "bf16", "page_size": "48"}
+    base |= {} if flags & {"alibi", "sinks"} else {"group": "2"}
     assert computed == [base | dict.fromkeys(flags, "true")]
 
 
@@ -196,7 +201,7 @@ def test_nothing_to_compute(computed: list[dict[str, str]]) -> None:
 def test_opcheck(computed: list[dict[str, str]]) -> None:
     q, (k, v, table) = bf16(sum(QUERIES), HEADS, DIM), caches()
     k, v = k.nan_to_num(0.0), v.nan_to_num(0.0)
-    numbers = (max(QUERIES), 0.125, 0.0, True, False, 0, 0)
+    numbers = (max(QUERIES), 0.125, 0.0, True, False, 0, 0, 1)
     for sinks in (None, torch.arange(4.0) * LOG2_E):
         given = (q, k, v, starts(QUERIES), torch.tensor(KEYS).int(), table, None, sinks, *numbers)
         torch.library.opcheck(torch.ops.schedgen.attention_varlen_kvcache.default, given)

@@ -1,4 +1,4 @@
-"""Factors of blocks of a weight, prepared once; with products they are in `test_scaled_op`."""
+"""Factors of blocks of a weight, copied once; with products they are in `test_scaled_op`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from schedgen.kernels import block_factors
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 
 
-def test_factors_of_blocks_once() -> None:
-    factors = block_factors(torch.arange(6.0).view(2, 3))
-    assert factors.is_contiguous()
-    assert factors.tolist() == [[float(n) for n in range(r, r + 3) for _ in "four"] for r in (0, 3)]
+def test_factors_of_blocks_lie_along_k() -> None:
+    given = torch.arange(12.0).view(4, 3)
+    factors = block_factors(given)
+    assert torch.equal(factors, given)
+    assert factors.mT.is_contiguous()
+    assert block_factors(factors).data_ptr() == factors.data_ptr()
+    rows = block_factors(torch.zeros(6, 3)).mT.stride()[0]
+    assert rows % 4 == 0  # a bulk copy begins rows at multiples of 16 bytes
     with pytest.raises(ArgumentTypeError, match=r"allowed: torch\.float32"):
         block_factors(torch.zeros(2, 3).bfloat16())
     with pytest.raises(ArgumentValueError, match=r"\(..., k / 128, n / 128\)"):

@@ -85,11 +85,9 @@ class ByTorch:
             d.copy_(a.float() @ b.float().mT * factor[:, None, None])
             return
         if "blocks" in self.name:
-            scale_b = scale_b.repeat_interleave(32, -1)[..., : b.shape[-2]]
-            factors = (
-                s.mT.repeat_interleave(128, -1)[..., : a.shape[-1]] for s in (scale_a, scale_b)
-            )
-            a, b = (x.float() * factor for x, factor in zip((a, b), factors, strict=True))
+            of_b = scale_b.repeat_interleave(128, -2)[..., : b.shape[-2], :]
+            each = (s.repeat_interleave(128, -1)[..., : a.shape[-1]] for s in (scale_a.mT, of_b))
+            a, b = (x.float() * factor for x, factor in zip((a, b), each, strict=True))
             d.copy_(a @ b.mT)
             return
         d.copy_(scale_a[..., None] * (a.float() @ b.float().mT) * scale_b[:, None])

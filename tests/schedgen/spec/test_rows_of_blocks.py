@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -10,9 +12,9 @@ from schedgen.interpret.sequential import run
 from schedgen.kernel import Kernel
 from schedgen.machine_file import read_machine
 from schedgen.spec.bind import bind
-from schedgen.spec.reader import parse_spec, read_spec
+from schedgen.spec.reader import parse_spec
 
-SPEC = "gemm_fp8_blocks"
+SPEC = Path(__file__).parents[2] / "data" / "specs" / "rows_of_blocks.yaml"
 
 
 def bound(text: str, target: str = "h200") -> Kernel:
@@ -23,7 +25,7 @@ def bound(text: str, target: str = "h200") -> Kernel:
 
 @pytest.mark.parametrize("target", ["h200", "b200"])
 def test_each_value_is_that_of_its_block(target: str) -> None:
-    kernel = bound(read_spec(SPEC).source.text, target)
+    kernel = bound(SPEC.read_text("utf-8"), target)
     generator = torch.Generator().manual_seed(0)
     m, n, k = 130, 300, 300
     a, b = (torch.randn(1, rows, k, generator=generator) for rows in (m, n))
@@ -42,7 +44,7 @@ def test_each_value_is_that_of_its_block(target: str) -> None:
 
 
 def test_it_costs_less_than_a_value_for_each_column() -> None:
-    kernel = bound(read_spec(SPEC).source.text)
+    kernel = bound(SPEC.read_text("utf-8"))
     add = kernel.operation["ADD[0,0]"].work
     assert add is not None
     assert 64 * 128 <= add.fma < 1.1 * 64 * 128
@@ -50,13 +52,13 @@ def test_it_costs_less_than_a_value_for_each_column() -> None:
 
 @pytest.mark.parametrize(("count", "rule"), [("3", "shape-mismatch"), ("32", "shape-mismatch")])
 def test_blocks_are_of_whole_eights_of_columns(count: str, rule: str) -> None:
-    text = read_spec(SPEC).source.text.replace("tile_n / 32)", f"{count})")
+    text = SPEC.read_text("utf-8").replace("tile_n / 32)", f"{count})")
     text = text.replace("{n_factors: tile_n / 32}", f"{{n_factors: {count}}}")
     with pytest.raises(SpecError, match=rule):
         bound(text)
 
 
 def test_they_have_to_be_blocks_of_what_the_columns_are() -> None:
-    text = read_spec(SPEC).source.text.replace("n_factors: n}", "n_factors: m}")
+    text = SPEC.read_text("utf-8").replace("n_factors: n}", "n_factors: m}")
     with pytest.raises(SpecError, match="extent-mismatch"):
         bound(text)
