@@ -202,8 +202,8 @@ def variant_speed() -> str:
             cells = [problem[0] + name.removeprefix(_OURS), *map(str, problem[1:])]
             for key in ("graph ms", "eager ms"):
                 cells.append(str(ours[key]))
-                found = (rows.get(peer, {}).get(key) for peer in beside)
-                cells += [f"{time / ours[key]:.2f}" if time else "" for time in found]
+                times = (rows.get(peer, {}).get(key) for peer in beside)
+                cells += [f"{time / ours[key]:.2f}" if time else "" for time in times]
             cells += [str(rows[peer]["TFLOP/s"]) for peer in (name, "FA4")]
             lines.append([*cells, *(f"{rows[peer]['error']:.1e}" for peer in (name, "FA4"))])
     return _table(lines, found["environment"], "variant_speed")

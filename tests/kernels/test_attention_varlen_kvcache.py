@@ -172,6 +172,13 @@ def test_result_is_that_of_float64(
     assert computed == [base | dict.fromkeys(flags, "true")]
 
 
+def test_heads_of_a_group_share_tiles_of_few_queries() -> None:
+    assert over_pages._pays(60 + 4 * 512, 64, 4)  # pyright: ignore[reportPrivateUsage]
+    assert over_pages._pays(8, 8, 2)  # pyright: ignore[reportPrivateUsage]
+    assert not over_pages._pays(8 * 512, 8, 4)  # pyright: ignore[reportPrivateUsage]
+    assert not over_pages._pays(8, 8, 1)  # pyright: ignore[reportPrivateUsage]
+
+
 def test_lengths_may_be_given_by_their_sums(computed: list[dict[str, str]]) -> None:
     q, (k, v, table) = bf16(sum(QUERIES), HEADS, DIM), caches()
     given: dict[str, Any] = {"seqused_k": None, "cu_seqlens_k": starts(KEYS), "page_table": table}
