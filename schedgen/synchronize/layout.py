@@ -221,9 +221,7 @@ class Layout:
 
     def loaded_bytes(self, operation: str) -> int:
         """Bytes that a bulk load brings, 0 for other operations."""
-        if not self.is_load(operation):
-            return 0
-        pieces = self.kernel.operation[operation].writes
+        pieces = self.kernel.operation[operation].writes if self.is_load(operation) else ()
         return brought(sum(self.kernel.piece[name].bytes for name in pieces))
 
     # -- steps ---------------------------------------------------------------------------------

@@ -43,7 +43,12 @@ def test_words(says: str, claim: str) -> None:
         ("claim: dynamc", "gemm", "dynamc", "did you mean 'dynamic'?"),
         ("persistent: false\n  claim: dynamic", "gemm", "one tile", "remove 'persistent'"),
         ("persistent: true\n  claim: launch", "gemm", "several tiles", "remove 'persistent'"),
-        ("claim: dynamic", "attention_varlen", "whose sizes are data", "say 'claim: fixed'"),
+        (
+            "claim: dynamic",
+            "attention_varlen_bwd_delta",
+            "whose sizes are data",
+            "say 'claim: fixed'",
+        ),
         ("claim: dynamic", "attention_kvcache_parts", "'tile_when' says", "say 'claim: fixed'"),
     ],
 )
@@ -56,5 +61,5 @@ def test_mistakes(says: str, name: str, message: str, fix: str) -> None:
 
 def test_sizes_that_are_data_along_the_loop_are_no_obstacle() -> None:
     """Only tiles that there are not would be skipped."""
-    assert kernel("claim: launch", "attention_varlen").claim == "launch"
+    assert kernel("claim: launch", "attention_varlen_bwd_delta").claim == "launch"
     assert kernel("claim: dynamic", "attention_fwd").claim == "dynamic"
