@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.plan import SWIZZLED_ROWS, Part, Plan, View
@@ -243,7 +244,8 @@ def _copy(plan: Plan, operation: Operation) -> Iterator[EmitError]:
     part = plan.part(operation, "from" if operation.kind is Kind.STORE else "to")
     view, base = plan.views[part.region.name], part.region.base
     bits = DTYPE_BITS[part.region.dtype]
-    small = operation.kind is Kind.LOAD and is_small(plan.kernel, part.region)
+    whole = part.rows * part.columns == prod(part.region.shape)
+    small = operation.kind is Kind.LOAD and whole and is_small(plan.kernel, part.region)
     if view.vector and not small and part.rows * part.columns * bits // 8 % _COPIED_BYTES:
         yield EmitError(
             f"{operation.name}: a copy of {part.rows * part.columns * bits // 8} bytes",

@@ -26,13 +26,18 @@ KEEPS = [
     "-row + column <= 1",
     "3 <= column and column < 7",
 ]
+MULTIPLES = [
+    "2 * (column - 3) <= row + seq_k - seq_q",
+    "row * 3 >= column * 2",
+    "5 - 2 * column >= 0 - row",
+]
 
 
 def kept(keep: str, row: int, column: int, seq_q: int, seq_k: int) -> bool:
     return bool(eval(keep, {}, {"row": row, "column": column, "seq_q": seq_q, "seq_k": seq_k}))
 
 
-@pytest.mark.parametrize("keep", KEEPS)
+@pytest.mark.parametrize("keep", [*KEEPS, *MULTIPLES])
 def test_whole_tiles_are_kept(keep: str) -> None:
     """Where `always` holds all elements are kept; and it does hold somewhere."""
     condition = always(parse(keep), "row_0", "column_0", ROWS, COLUMNS)
@@ -91,6 +96,7 @@ def test_limits_keep_the_same_columns(keep: str) -> None:
         "column < 0.5",
         "row < seq_q",
         "column == 3",
+        *MULTIPLES,
     ],
 )
 def test_what_is_no_limit(keep: str) -> None:
