@@ -116,8 +116,11 @@ def checked(case: PagedCase) -> Row:
     packed = case.packed
     given = packed.tensors("cuda")
     caches = case.caches(given)
+    q, starts = given["q"], given["cu_q"]
+    assert q is not None
+    assert starts is not None
     found, lse = flash_attn_varlen_func(
-        given["q"], caches["k"], caches["v"], given["cu_q"], None, *packed.longest,
+        q, caches["k"], caches["v"], starts, None, *packed.longest,
         causal=packed.causal, window_size=packed.window, softcap=packed.softcap,
         alibi_slopes=given["slopes"], sinks=given["sinks"], block_table=caches["table"],
         seqused_k=caches["lengths"], return_lse=True,
@@ -149,6 +152,7 @@ def timed(step: Step, page: int) -> list[Row]:
     caches = PagedCase(packed, page).caches(given)
     q, starts, operands = given["q"], given["cu_q"], (caches["k"], caches["v"])
     assert q is not None
+    assert starts is not None
     longest_q, longest_k = packed.longest
     named: dict[str, Any] = {"seqused_k": caches["lengths"], "causal": True}
     table = caches["table"]
@@ -173,9 +177,9 @@ def timed(step: Step, page: int) -> list[Row]:
             why = f"{type(problem).__name__}: {problem}"[:300]
             rows.append({**head, "candidate": name, "refused": why})
             continue
-        found = found[0] if isinstance(found, tuple) else found
-        at = _tokens(packed)
-        rows.append({**head, "candidate": name, "error": error(found[at], wanted)})
+        result: Any = found if hasattr(found, "shape") else found[0]
+        off = error(result[_tokens(packed)], wanted)
+        rows.append({**head, "candidate": name, "error": off})
     queued = in_turns(candidates)
     eager, graphs = eagerly(candidates), in_graphs(candidates, queued)
     for row in rows:

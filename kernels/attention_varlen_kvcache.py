@@ -139,8 +139,9 @@ def _grouped(q: Tensor, group: int) -> Tensor:
     """(total_q * group, heads / group, head_dim): row = token * group + head of the group."""
     if group == 1:
         return q
-    apart = q.unflatten(1, (q.shape[1] // group, group)).transpose(1, 2)
-    return apart.reshape(q.shape[0] * group, q.shape[1] // group, q.shape[2])
+    (tokens, heads, columns), of_k = q.shape, q.shape[1] // group
+    apart = q.reshape(tokens, of_k, group, columns).transpose(1, 2)
+    return apart.reshape(tokens * group, heads // group, columns)
 
 
 def _apart(out: Tensor, group: int) -> Tensor:

@@ -55,7 +55,7 @@ class PagedCase:
         begins, page = self.packed.starts[1], self.page
         sizes = [end - begin for begin, end in pairwise(begins)]
         needed = [-(-size // page) for size in sizes]
-        order = torch.randperm(sum(needed) + _SPARE).tolist()
+        order = [int(number) for number in torch.randperm(sum(needed) + _SPARE)]
         table = torch.full((len(sizes), max(*needed, 1)), -7, dtype=torch.int32)
         made = [
             one.new_full((len(order), page, *one.shape[1:]), torch.nan) for one in (keys, values)
