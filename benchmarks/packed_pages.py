@@ -35,14 +35,13 @@ import torch
 from flash_attn_grid.cases import Config
 from flash_attn_grid.packed import PackedCase, computed_packed
 from flash_attn_grid.pages import GROUPS, PAGED, PagedCase, paged_cases, settings_of
+from kvcache_cases import MANIFEST, SMS, TARGET, take
 from report import RESULTS, environment, lines
 from torch import Tensor
 
 from schedgen.benchmarks.timing import OURS, eagerly, error, imported, in_graphs, in_turns
 
-SMS = 132
-MANIFEST = "packed_pages.json"
-TARGET, SPEC = "h200", "attention_varlen_kvcache"
+SPEC = "attention_varlen_kvcache"
 HEADS = (32, 8)
 CHUNK, CONTEXT, CHUNKS = 512, 4096, 8
 TOKENS, SHORTEST, LONGEST = 60, 1024, 8192
@@ -82,7 +81,7 @@ def build(folder: Path) -> None:
         function = kernel_of(SPEC, TARGET, settings)
         cache.compiled(function.path, function.facts, SMS)
         path = function.path.relative_to(folder)
-        manifest.append({"settings": settings, "path": str(path)})
+        manifest.append({"spec": SPEC, "settings": settings, "path": str(path)})
         print(f"{time.monotonic() - begin:6.1f} s  {path}", flush=True)
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
@@ -94,16 +93,6 @@ def kinds() -> Iterator[tuple[int, Config, int]]:
     for page, config in PAGED:
         for group in (1,) if config.slopes or config.sinks else GROUPS:
             yield page, config, group
-
-
-def take(folder: Path) -> None:
-    """Kernels that `build` made, so that nothing is solved here."""
-    from schedgen.kernels.kv_cache_kernels import keep
-    from schedgen.kernels.of_spec import function_of
-
-    for entry in json.loads((folder / MANIFEST).read_text("utf-8")):
-        settings = tuple((name, value) for name, value in entry["settings"])
-        keep(SPEC, TARGET, settings, function_of(folder / entry["path"]))
 
 
 # -- right -----------------------------------------------------------------------------------------

@@ -10,14 +10,12 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.plan import SWIZZLED_ROWS, Part, Plan, View
 from schedgen.codegen.small_tiles import is_small
 from schedgen.kernel import Kernel, Kind, Operation, Region, Space
-from schedgen.layouts import DTYPE_BITS
+from schedgen.layouts import BULK_BYTES, DTYPE_BITS
 
 _DTYPES = ("bf16", "fp16", "f32", "e4m3", "e5m2", "e8m0", "e2m1x2", "i8", "i4x2")
 _MULTIPLIED = ("bf16", "fp16", "e4m3", "e5m2", "e2m1x2")
 _STEP_BYTES = 32
 """Bytes of a row of the left operand that one instruction multiplies."""
-_COPIED_BYTES = 16
-"""Bulk tensor copies move multiples of this along the innermost axis (PTX ISA, tensor maps)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +107,13 @@ def _view(region: Region, view: View) -> Iterator[EmitError]:
             rule="tile-of-one-column",
             fix=f"make its shape [{region.rows}]: a value per row",
         )
-    elif not view.vector and view.row_bytes % _COPIED_BYTES:
+    elif not view.vector and view.row_bytes % BULK_BYTES:
         yield EmitError(
             f"'{region.base}': rows of {view.row_bytes} bytes in shared memory are no multiple of "
-            f"{_COPIED_BYTES} bytes",
+            f"{BULK_BYTES} bytes",
             region,
             rule="bytes-of-row",
-            fix=f"make columns a multiple of {_COPIED_BYTES * 8 // DTYPE_BITS[region.dtype]}",
+            fix=f"make columns a multiple of {BULK_BYTES * 8 // DTYPE_BITS[region.dtype]}",
         )
     elif not view.vector:
         repeat = SWIZZLED_ROWS * view.panel * DTYPE_BITS[view.dtype] // 8
@@ -246,12 +244,12 @@ def _copy(plan: Plan, operation: Operation) -> Iterator[EmitError]:
     bits = DTYPE_BITS[part.region.dtype]
     whole = part.rows * part.columns == prod(part.region.shape)
     small = operation.kind is Kind.LOAD and whole and is_small(plan.kernel, part.region)
-    if view.vector and not small and part.rows * part.columns * bits // 8 % _COPIED_BYTES:
+    if view.vector and not small and part.rows * part.columns * bits // 8 % BULK_BYTES:
         yield EmitError(
             f"{operation.name}: a copy of {part.rows * part.columns * bits // 8} bytes",
             operation,
             rule="bytes-of-copy",
-            fix=f"make '{base}' a multiple of {_COPIED_BYTES * 8 // bits} elements",
+            fix=f"make '{base}' a multiple of {BULK_BYTES * 8 // bits} elements",
         )
     elif not view.vector and part.columns != view.columns and part.columns % view.panel:
         # a tensor map's box has the swizzling of its own width

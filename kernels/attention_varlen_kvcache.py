@@ -26,7 +26,7 @@ ROWS = 128
 FEWER = 1.5
 """How many times more tiles there have to be without groups of heads that share them: queries and
 results are copied for these. On an H200 8 sequences of 512 queries took 1.23 times as long with
-them, and 60 of one query beside four of 512 half as long."""
+them, and 60 of one query beside four of 512 half as long (29 November, runs that are not kept)."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def attend(
     """The result (total_q, heads, head_dim_v), and logarithms of sums, (batch, heads, longest).
 
     Where most sequences have few queries, tiles have rows of all heads of a group, so that keys and
-    values are read once for them; not beside slopes and sinks, which are of whole tiles. The same
-    bits come of both.
+    values are read once for them; not beside slopes and sinks, which are of whole tiles. Whether
+    the bits are the same either way was not compared.
 
     Args:
         operands: q (total_q, heads, head_dim), and keys and values (num_pages, page_size, heads_k,
