@@ -15,7 +15,7 @@ from schedgen.driver.emitting import emission
 from schedgen.driver.proved import QUICK
 from schedgen.emulator.ptx.parse import parse
 from schedgen.machine_file import read_machine
-from schedgen.spec.reader import parse_spec, read_spec
+from schedgen.spec.reader import read_spec
 from tests.schedgen.conform.conftest import Compiled
 
 
@@ -62,9 +62,9 @@ def test_terms_from_outside_can_be_renamed() -> None:
 @pytest.mark.slow
 def test_roles_that_search_for_trip_counts(tmp_path: Path) -> None:
     """Packed sequences, causal: how many iterations a tile has depends on what each role finds."""
-    text = read_spec("attention_varlen").source.text
-    text = text.replace("  persistent: true", "  claim: dynamic\n  tiles: dense")
-    made = emission(parse_spec(text), read_machine("h200"), {"causal": "true"}, methods=QUICK)
+    spec = read_spec("attention_varlen")
+    made = emission(spec, read_machine("h200"), {"causal": "true"}, methods=QUICK)
+    assert made.solution.problem.kernel.tiles == "dense"
     (tmp_path / made.name).write_text(made.text, "utf-8")
     built = compile_file(tmp_path / made.name, tmp_path, sms=132)
     kernel = made.solution.problem.kernel
