@@ -8,8 +8,10 @@ few that are empty, of one token, and one more or less than a tile. Times are th
 pass alone, by autograd, milliseconds: launched ahead with an overwritten L2 cache (`ms`), and as
 users call it (`eager ms`). TFLOP/s count five products of what masks leave. flash-attn-4 is asked
 with and without ``deterministic``; ours has the same bits each time, and ``same bits`` says of how
-many of 20 runs. Errors are relative, by the norm, of the first head of k and the heads of q that
-share it, against float64. ``--kernels`` takes what ``--build`` made, where nothing can be solved.
+many of 20 runs. ``in turns`` and ``any order`` are one kernel of all gradients instead of two, but
+for what autograd does (`schedgen.kernels.attention_varlen.in_one_walk`). Errors are relative, by
+the norm, of the first head of k and the heads of q that share it, against float64. ``--kernels``
+takes what ``--build`` made, where nothing can be solved.
 """
 
 from __future__ import annotations
@@ -82,9 +84,14 @@ def needed(case: Case) -> Iterator[tuple[Any, tuple[tuple[str, str], ...]]]:
     from schedgen.kernels.variants.backward import PACKED_KEYS, PACKED_QUERIES
     from schedgen.kernels.variants.calling import Asked
 
+    settings = tuple(case.settings.items())
+    for ordered in ((), (("ordered", "true"),)):
+        wanted = Asked(None, None, case.causal, False, (), attention_varlen.WHOLE)
+        yield wanted, (*settings, *ordered)
     for base in (attention_varlen.SPEC, PACKED_KEYS, PACKED_QUERIES):
-        yield Asked(None, None, case.causal, False, (), base), tuple(case.settings.items())
-    yield Asked(None, None, False, False, (), attention_varlen.DELTA), (("dtype", "bf16"),)
+        yield Asked(None, None, case.causal, False, (), base), settings
+    for base in (attention_varlen.DELTA, attention_varlen.CONVERT):
+        yield Asked(None, None, False, False, (), base), (("dtype", "bf16"),)
 
 
 def build(folder: Path) -> None:
@@ -155,6 +162,24 @@ def candidates(
     }
 
 
+def in_one_walk(
+    case: Case, leaves: list[Tensor], starts: Tensor, dout: Tensor
+) -> dict[str, Callable[[], Callable[[], Gradients]]]:
+    """The same by one kernel of ours, in turns and in any order."""
+    from schedgen.kernels import attention_varlen
+
+    scale, operands = case.head_dim**-0.5, [x.detach() for x in leaves]
+    given = (*operands, starts, starts, max(case.lengths), scale, case.causal)
+
+    def made(ordered: bool) -> Callable[[], Gradients]:
+        results = attention_varlen.OPERATOR(*given)
+        return lambda: attention_varlen.in_one_walk(
+            dout, *operands, *results, starts, starts, causal=case.causal, ordered=ordered
+        )
+
+    return {f"{OURS}, in turns": lambda: made(True), f"{OURS}, any order": lambda: made(False)}
+
+
 def reference(case: Case, operands: list[Tensor], dout: Tensor) -> Gradients:
     """By float64 of each sequence, of the first head of k and those of q that share it."""
     share = case.heads // case.heads_k
@@ -195,7 +220,8 @@ def rows_of(case: Case) -> Iterator[Row]:
     problem: Row = {"case": case.name, "sequences": len(case.lengths), "tokens": len(leaves[0])}
     problem |= {"heads": case.heads, "heads_k": case.heads_k, "head_dim": case.head_dim}
     problem["causal"] = case.causal
-    yield from compared(case, problem, candidates(case, leaves, starts, dout), wanted)
+    given = (case, leaves, starts, dout)
+    yield from compared(case, problem, candidates(*given) | in_one_walk(*given), wanted)
 
 
 def compared(
@@ -220,12 +246,12 @@ def compared(
         return
     warm(runs[OURS])
     timed, called = in_turns(runs, ROUNDS), eagerly(runs, ROUNDS)
-    peers = [name for name in runs if name != OURS]
+    peers = [name for name in runs if not name.startswith(OURS)]
     for name, one in timed.items():
         row: Row = {**problem, "provider": name, "ms": round(one.milliseconds, 4)}
         row["TFLOP/s"] = round(case.flops / one.milliseconds / 1e9, 1)
         row["eager ms"] = round(called[name].milliseconds, 4)
-        for peer in peers if name == OURS else ():
+        for peer in peers if name.startswith(OURS) else ():
             row[f"of {peer}"] = round(timed[peer].milliseconds / one.milliseconds, 3)
             row[f"of {peer}, eagerly"] = round(
                 called[peer].milliseconds / called[name].milliseconds, 3

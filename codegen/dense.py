@@ -18,7 +18,7 @@ from schedgen.codegen.ir import Code, LibraryFunction, Name, called, code
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.ragged import sizes_by
 from schedgen.codegen.source import Source
-from schedgen.extents import uneven
+from schedgen.extents import falls, uneven
 from schedgen.ragged import cut_densely
 
 BAND = 8
@@ -31,7 +31,7 @@ class DenseTiles:
     def __init__(self, plan: Plan) -> None:
         one = cut_densely(plan.kernel)
         assert one is not None
-        self.one, self.block = one, plan.block(one.extent)
+        self.one, self.block, self._kernel = one, plan.block(one.extent), plan.kernel
         rows, self._columns = plan.kernel.tile_extents
         self._even = rows == one.extent and not uneven(plan.kernel)
 
@@ -80,11 +80,11 @@ class DenseTiles:
         source.add(code("{}, {} = {}", *at, found))
 
     def turn_around(self, source: Source) -> None:
-        """On the device, behind sizes: the last tiles of a number first, which are the long ones
-        where rows have different numbers of iterations.
+        """On the device, behind sizes: the last tiles of a number first, see
+        `schedgen.codegen.tiles`.
         """
         at, size = Name(f"at_{self.one.extent}"), Name(self.one.extent)
-        source.comment("long tiles first")
+        source.comment("short tiles first" if falls(self._kernel) else "long tiles first")
         last = code(f"cute.ceil_div({{}}, {self.block}) - 1 - {{}}", size, at)
         # Else the compiler makes it part of how many iterations there are, in each role in its way.
         source.add(code("{} = {}", at, called("opaque", last)))

@@ -202,10 +202,10 @@ def constants(program: Program, kernel: Kernel, style: tuple[str, ...] = ()) -> 
 def _turns(kernel: Kernel) -> list[str]:
     """The line with its arrays of turns, if there are any."""
     from schedgen.expressions import render
-    from schedgen.ordered import folded, ordered_sums
+    from schedgen.ordered import most_trips, ordered_sums
 
     block = {axis.extent: axis.block for axis in kernel.grid}
-    trips = folded(kernel, kernel.trip_count)
+    trips = most_trips(kernel)
     found = [
         (one.turns, tuple((axis, block[axis]) for axis in one.places), render(trips))
         for one in ordered_sums(kernel)

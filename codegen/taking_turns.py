@@ -7,7 +7,7 @@ from schedgen.codegen.ir import Code, Name, called, code
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.running import Iteration
 from schedgen.codegen.source import Source
-from schedgen.codegen.tile_trips import numbers_of_tile
+from schedgen.codegen.tile_trips import every_trip, numbers_of_tile
 from schedgen.codegen.tiles import Tiles
 from schedgen.codegen.transfers import atom
 from schedgen.extents import uneven
@@ -82,6 +82,8 @@ class Turns:
 
     def _backwards(self, one: OrderedSum) -> bool:
         """Whether the tile with the largest number along the extent comes first."""
+        if self.tiles.dense is not None:
+            return self.tiles.turned_around
         return self.tiles.last_first and one.along == self.plan.kernel.tile_extents[0]
 
     def _number(self, one: OrderedSum) -> Code:
@@ -100,7 +102,7 @@ class Turns:
             name: _BEFORE.text if at == f"at_{one.along}" else at
             for name, at in numbers_of_tile(kernel).items()
         }
-        end = code("{}", self.tiles.all_trips)
+        end = every_trip(kernel)
         if kernel.tile_trips is not None:
             trips = whole(kernel.tile_trips, names, extremes=True)
             end = code("cutlass.min({}, cutlass.max(Int32({}), Int32(1)))", end, trips)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from schedgen.codegen.formulas import whole
-from schedgen.codegen.ir import Name, called, code
+from schedgen.codegen.ir import Code, Name, called, code
 from schedgen.codegen.source import Source
 from schedgen.codegen.walks import Walks
 from schedgen.elements import tile_formulas, tile_numbers
 from schedgen.extents import trips_are_data
 from schedgen.kernel import Kernel
+from schedgen.ordered import ordered_sums
 
 
 def numbers_of_tile(kernel: Kernel) -> dict[str, str]:
@@ -19,6 +20,17 @@ def numbers_of_tile(kernel: Kernel) -> dict[str, str]:
 def differ(kernel: Kernel) -> bool:
     """Whether each output tile has iterations of its own, by a formula or by data."""
     return bool(tile_formulas(kernel) or trips_are_data(kernel) or kernel.walk)
+
+
+def every_trip(kernel: Kernel) -> Code:
+    """The iterations of a tile where no formula leaves any out, or the most that one may have."""
+    every = code("{}", Name("all_trips"))
+    if not kernel.ragged or kernel.walk is not None or not differ(kernel):
+        return every
+    assert kernel.trip_count is not None
+    found = code("cutlass.max({}, Int32(1))", whole(kernel.trip_count))
+    # Of a size that no tensor has room for there are no turns to wait for.
+    return code("cutlass.min({}, {})", found, every) if ordered_sums(kernel) else found
 
 
 def write_trips(source: Source, kernel: Kernel, walks: Walks) -> None:
@@ -33,9 +45,8 @@ def write_trips(source: Source, kernel: Kernel, walks: Walks) -> None:
         return
     data = bool(kernel.ragged) and differ(kernel)
     if data:
-        assert kernel.trip_count is not None
         source.comment("of no elements there is one iteration, in which all is masked")
-        source.add(code("trips = cutlass.max({}, Int32(1))", whole(kernel.trip_count)))
+        source.add(code("trips = {}", every_trip(kernel)))
         every = code("trips")
     names = numbers_of_tile(kernel)
     end = "trips" if kernel.tile_first is None else "end"

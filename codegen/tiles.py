@@ -18,7 +18,7 @@ from schedgen.codegen.tile_trips import differ, numbers_of_tile, write_trips
 from schedgen.codegen.walks import Walks
 from schedgen.expressions import Expression
 from schedgen.extents import falls, single_extents, uneven
-from schedgen.ordered import ordered_sums
+from schedgen.ordered import most_trips, ordered_sums
 from schedgen.tensors import Argument
 
 TEAM = "team"
@@ -100,6 +100,9 @@ class Tiles:
 
         assert self.plan.kernel.trip_count is not None
         trips = whole(self.plan.kernel.trip_count).renamed(host)
+        most = most_trips(self.plan.kernel)
+        if self.plan.ragged and ordered_sums(self.plan.kernel) and most is not None:
+            trips = code("cutlass.max({}, 1)", whole(most).renamed(host))
         source.add(code("{} = {}", self.all_trips, trips))
         counts = [self.count(axis) for axis in self.axes]
         if self.triangle:
@@ -214,6 +217,14 @@ class Tiles:
         """
         kernel = self.plan.kernel
         return self.sliced and (not falls(kernel) or bool(ordered_sums(kernel)))
+
+    @property
+    def turned_around(self) -> bool:
+        """Whether the last tiles of a number come first where they are numbered densely; for the
+        same reasons.
+        """
+        kernel = self.plan.kernel
+        return self.uneven and (not falls(kernel) or bool(ordered_sums(kernel)))
 
     @property
     def blocks(self) -> str:
@@ -340,7 +351,7 @@ class Tiles:
             rest = Name("rest")
         source.add(*(code("{} = {}", *self._at(axis), rest) for axis in axes[:1]))
         self.ragged.sizes(source)
-        if self.dense is not None and self.uneven and not falls(self.plan.kernel):
+        if self.dense is not None and self.turned_around:
             self.dense.turn_around(source)
         if self.walks.ordered:
             self.walks.place(source, self.count(self.walks.ordered))

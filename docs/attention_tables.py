@@ -124,15 +124,16 @@ def _gradients(file: str, told: Sequence[str]) -> str:
     lines[0] += ["error of dq, dk, dv", "FA4"]
     lines.append(["---"] * len(lines[0]))
     for problem, rows in problems.items():
-        ours = rows[_OURS]
-        cells = [*map(str, problem), str(ours.get("ms", ""))]
-        cells += [f"{ours[f'of {peer}']:.2f}" if "ms" in ours else "" for peer in peers]
-        cells.append(str(ours.get("eager ms", "")))
-        cells += [f"{ours[f'of {peer}, eagerly']:.2f}" if "ms" in ours else "" for peer in peers]
-        cells += [rows[one]["same bits"] for one in (_OURS, *peers)]
-        for row in (ours, rows["FA4"]):
-            cells.append(", ".join(row[f"error of {each}"] for each in ("dq", "dk", "dv")))
-        lines.append(cells)
+        for name in (n for n in rows if n.startswith(_OURS)):
+            ours, first, *more = rows[name], *map(str, problem)
+            cells = [first + name.removeprefix(_OURS), *more, str(ours.get("ms", ""))]
+            cells += [f"{ours[f'of {peer}']:.2f}" if "ms" in ours else "" for peer in peers]
+            cells.append(str(ours.get("eager ms", "")))
+            cells += [f"{ours[f'of {p}, eagerly']:.2f}" if "ms" in ours else "" for p in peers]
+            cells += [rows[one]["same bits"] for one in (name, *peers)]
+            for row in (ours, rows["FA4"]):
+                cells.append(", ".join(row[f"error of {each}"] for each in ("dq", "dk", "dv")))
+            lines.append(cells)
     return _table(lines, found["environment"], file)
 
 

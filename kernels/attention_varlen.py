@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from schedgen.kernels import checks, layouts
+from schedgen.kernels import checks, layouts, turns
 from schedgen.kernels.attention_arguments import derivable, dims, walks
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel
@@ -25,7 +25,8 @@ from schedgen.kernels.variants import calling
 from schedgen.kernels.variants.backward import PACKED_KEYS, PACKED_QUERIES
 
 SPEC = "attention_varlen"
-DELTA = "attention_varlen_bwd_delta"
+DELTA, WHOLE = "attention_varlen_bwd_delta", "attention_varlen_bwd"
+CONVERT = "attention_bwd_convert"
 _ROUND = 4
 """Elements of lse in 16 bytes, which rows of a bulk copy are multiples of."""
 
@@ -135,6 +136,7 @@ def _fake_gradients(
 def _backward(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, cu_seqlens_q: Tensor,
     cu_seqlens_k: Tensor, dlse: Tensor | None, scale: float, causal: bool,
+    *, ordered: bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     _check_gradients(dout, q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, dlse, scale)
     starts = {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
@@ -144,12 +146,34 @@ def _backward(
         dtype = {"dtype": checks.DTYPES[q.dtype]}
         settings = dims(q.shape[2], v.shape[2]) | dtype
         made = calling.without_expressions
-        each = walks(PACKED_KEYS, PACKED_QUERIES, q.shape[2], v.shape[2])
-        of_each = (made(base, device, settings | of, causal=causal) for base, of in each)
         given = {"q": q, "k": k, "v": v, "do": dout, "o": out, "lse": lse, **starts}
-        passed = {"scale": scale * calling.LOG2_E}
-        compute((made(DELTA, device, dtype), *of_each), given, dlse, passed, results)
+        passed: dict[str, Tensor | float] = {"scale": scale * calling.LOG2_E}
+        of_sums = made(DELTA, device, dtype)
+        if ordered is None:
+            each = walks(PACKED_KEYS, PACKED_QUERIES, q.shape[2], v.shape[2])
+            of_each = (made(base, device, settings | of, causal=causal) for base, of in each)
+            compute((of_sums, *of_each), given, dlse, passed, results)
+        else:
+            settings |= {"ordered": "true"} if ordered else {}
+            whole = made(WHOLE, device, settings, causal=causal)
+            extents = {"batch": lse.shape[0], "seq_q": lse.shape[2], "heads": q.shape[1]}
+            passed |= turns.zeros(whole.facts, extents, q)
+            total, (dq, dk, dv) = layouts.room(lse, q.shape).zero_(), results
+            compute((of_sums, whole), given, dlse, passed, (total, dk, dv))
+            made(CONVERT, device, dtype).store(total[None], dq[None], scale)
     return of_shared(k, results)
+
+
+def in_one_walk(
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor, *, causal: bool = False, ordered: bool = True,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The gradients of packed sequences by one kernel with five products instead of two with seven,
+    to compare both: that of q is a sum over tiles of keys, ``ordered`` or with other bits each
+    time. Arguments are those of `GRADIENTS`; head_dim is 64 or 128.
+    """
+    given = (dout, q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k)
+    return _backward(*given, None, q.shape[2] ** -0.5, causal, ordered=ordered)
 
 
 def room_for_gradients(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from schedgen.expressions import Expression, Values, evaluate_int, fold, parse
+from schedgen.expressions import Expression, Name, Values, evaluate_int, fold, parse
 from schedgen.extents import single_extents
 from schedgen.kernel import Kernel, Operation
 
@@ -60,6 +60,20 @@ def folded(kernel: Kernel, formula: Expression | None) -> Expression | None:
     extents = {extent for argument in kernel.arguments for extent in argument.shape}
     values = {name: parse(text) for name, text in kernel.parameters if name not in extents}
     return None if formula is None else fold(formula, values)
+
+
+def most_trips(kernel: Kernel) -> Expression | None:
+    """How many iterations an output tile has at most, in extents of tensors. A ragged extent that
+    no tensor has room for is at most all that is packed.
+    """
+    tensors = {extent for argument in kernel.arguments for extent in argument.passed}
+    most = {
+        one.extent: Name(one.packed)
+        for one in kernel.ragged
+        if one.packed and one.extent not in tensors
+    }
+    count = folded(kernel, kernel.trip_count)
+    return None if count is None else fold(count, most)
 
 
 def words(

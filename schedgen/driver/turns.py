@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from schedgen.kernel import Kernel
-from schedgen.ordered import ordered_sums, words
+from schedgen.ordered import most_trips, ordered_sums, words
 from schedgen.spec.parameters import literal
 
 
@@ -20,8 +20,9 @@ def turns_of(kernel: Kernel, extents: Mapping[str, int]) -> dict[str, int]:
     values = {name: literal(text) for name, text in kernel.parameters}
     block = {axis.extent: axis.block for axis in kernel.grid}
     for one in ordered_sums(kernel):
-        assert kernel.trip_count is not None
+        trips = most_trips(kernel)
+        assert trips is not None
         (extent,) = next(a for a in kernel.arguments if a.name == one.turns).shape
         places = [(axis, block[axis]) for axis in one.places]
-        found[extent] = words(places, kernel.trip_count, extents, values)
+        found[extent] = words(places, trips, extents, values)
     return found

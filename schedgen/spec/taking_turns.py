@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from schedgen.expressions.monotone import Way, way
 from schedgen.kernel import Kernel, Operation, Phase
 from schedgen.ordered import folded, turning
+from schedgen.ragged import cut_densely
 from schedgen.tensors import INTEGERS
 
 
@@ -106,8 +107,8 @@ def _in_loop(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:
 def _tiles(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:
     """All output tiles are computed, each by itself, and where they lie is no data."""
     found = {
-        f"'tiles: {kernel.tiles}'": kernel.tiles != "all",
-        "'ragged'": bool(kernel.ragged),
+        f"'tiles: {kernel.tiles}'": kernel.tiles not in ("all", "dense"),
+        "'ragged'": bool(kernel.ragged) and kernel.tiles != "dense",
         "'walk'": kernel.walk is not None,
         "'tile_when'": kernel.tile_when is not None,
         "'split_k'": bool(kernel.split),
@@ -117,7 +118,10 @@ def _tiles(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:
     if wrong is None:
         return None
     message = f"which tile is before another one is not known with {wrong}"
-    return TurnMistake(stores[0].base, message, "say 'unordered: true' instead of 'ordered'")
+    fix = "say 'unordered: true' instead of 'ordered'"
+    if wrong == "'ragged'":
+        fix += ", or 'tiles: dense' under 'loops'"
+    return TurnMistake(stores[0].base, message, fix)
 
 
 def _apart(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:
@@ -130,6 +134,15 @@ def _apart(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:
     if len(along) > 1 or along[0] not in kernel.tile_extents:
         message = f"output tiles along {' and '.join(map(repr, along))} add to '{tensor}'"
         fix = "let only those along the rows, or the columns, of a tile add to the same elements"
+        return TurnMistake(stores[0].base, message, fix)
+    cut, tensors = cut_densely(kernel), {e for a in kernel.arguments for e in a.passed}
+    if cut is not None and along[0] != cut.extent:
+        message = f"output tiles along '{along[0]}' add to '{tensor}', and those along "
+        message += f"'{cut.extent}' are numbered densely"
+        return TurnMistake(stores[0].base, message, "say 'unordered: true' instead of 'ordered'")
+    if cut is not None and cut.of not in tensors:
+        message = f"no tensor has the extent '{cut.of}', so how many turns there are is not known"
+        fix = f"load something of each '{cut.of}', such as row sums of its own"
         return TurnMistake(stores[0].base, message, fix)
     return None
 

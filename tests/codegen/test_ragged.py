@@ -98,10 +98,43 @@ def test_attention_of_lengths(
 )
 def test_gradients_of_lengths(target: str, spec: str, causal: str) -> None:
     """The same lengths, with keys that two heads share."""
-    name = f"attention_varlen_bwd_{spec}"
     settings = {"head_dim": "64", "causal": causal} if causal else {}
+    of_lengths(f"attention_varlen_bwd_{spec}", target, causal, settings)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("target", ARCHITECTURES)
+@pytest.mark.parametrize("ordered", ["false", "true"])
+@pytest.mark.parametrize("causal", ["false", "true"])
+def test_gradients_of_lengths_in_one_walk(target: str, ordered: str, causal: str) -> None:
+    """Tiles of keys of a sequence add to gradients of its queries, and to no other's."""
+    settings = {"head_dim": "64", "causal": causal, "ordered": ordered}
+    of_lengths("attention_varlen_bwd", target, causal, settings)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_sequences_longer_than_there_is_room_for_end_there() -> None:
+    """Turns of a number are its own whatever an array says, else tiles wait for ever: the emulator
+    finds that nobody moves, and that something outside of a tensor is touched.
+    """
+    settings = {"head_dim": "64", "causal": "true", "ordered": "true"}
+    _, kernel = solved("attention_varlen_bwd", "h200", **settings)
+    sizes = default_extents(kernel, {"seq_q": 130, "seq_k": 300, "heads": 2, "heads_k": 1})
+    inputs = random_inputs(kernel, sizes, 0)
+    with compiled(text_of("attention_varlen_bwd", "h200", **settings), kernel, "sm_90a") as made:
+        for contents in ((0, 265, 265, 200, 265, 300), *BROKEN):
+            for name in ("cu_seqlens_q", "cu_seqlens_k"):
+                inputs[name] = torch.tensor(contents, dtype=torch.int32)
+            zeros = {"turns": torch.zeros(sizes["n_turns"], dtype=torch.int32)}
+            made.execute({**inputs, **outputs(kernel, sizes, inputs), **zeros}, Adversarial(1))
+
+
+def of_lengths(name: str, target: str, causal: str, settings: dict[str, str]) -> None:
+    """Executes a kernel of gradients for 0, 1, 127, 129 and 260 queries, or 200 keys."""
     _, kernel = solved(name, target, **settings)
-    extents = {"seq_q": 260, "heads": 2} | ({"seq_k": 200} if causal else {})
+    extents = {"seq_q": 260, "heads": 2} | ({"seq_k": 200, "heads_k": 1} if causal else {})
     text, policy = text_of(name, target, **settings), Adversarial(2)
     outcome = emulate(text, kernel, ARCHITECTURES[target], extents=extents, policy=policy)
     assert outcome.correct, outcome.errors

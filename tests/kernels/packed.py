@@ -31,12 +31,15 @@ def segments(given: Given) -> Iterator[tuple[int, slice, slice]]:
 class Packed:
     """Stands in for a `SpecKernel` of a spec as it is."""
 
-    def __init__(self, wanted: calling.Asked, of: str = "") -> None:
+    def __init__(self, wanted: calling.Asked, of: str = "", *, ordered: bool = False) -> None:
         assert wanted.plain
         self.base, self.causal = wanted.base, wanted.causal
         left_out = {"keys": {"dv"}, "values": {"v", "delta", "dk"}}.get(of, set[str]())
+        left_out |= set[str]() if ordered else {"turns"}
         arguments = [n for n in read_spec(wanted.base).file.arguments if n not in left_out]
-        self.facts = SimpleNamespace(parameters=[SimpleNamespace(name=name) for name in arguments])
+        told = (("turns", (("batch", 1), ("heads", 1)), "ceil(seq_q / 80)"),) if ordered else ()
+        parameters = [SimpleNamespace(name=name) for name in arguments]
+        self.facts = SimpleNamespace(parameters=parameters, turns=told)
 
     def store(self, *arguments: Any) -> None:
         names = [parameter.name for parameter in self.facts.parameters]
@@ -44,6 +47,10 @@ class Packed:
         for tensor in (x for x in arguments if isinstance(x, Tensor)):
             assert layouts.problem(tensor) is None
             assert tensor.numel()
+        if self.base.endswith("_convert"):
+            given["dq"].copy_(given["sum"] * given["scale"])
+            return
+        assert "turns" not in given or not given["turns"].any()
         if self.base.endswith("_delta"):
             self._sums(given)
             return
@@ -87,7 +94,10 @@ class Packed:
             made["dk"] = ("hqk,qhd->khd", ds, q, keys)
         for name in made.keys() & given.keys():
             formula, left, right, where = made[name]
-            given[name][where] = torch.einsum(formula, left, right).to(given[name].dtype)
+            value = torch.einsum(formula, left, right)
+            if name == "dq" and "dk" in given:  # a sum of products without the softmax scale
+                value = given[name][where] + value / (given["scale"] / calling.LOG2_E)
+            given[name][where] = value.to(given[name].dtype)
 
 
 def install(patch: pytest.MonkeyPatch) -> list[str]:
@@ -97,7 +107,8 @@ def install(patch: pytest.MonkeyPatch) -> list[str]:
     def kernel_of(wanted: calling.Asked, target: str, settings: Any) -> Packed:
         assert target == "h200"
         found.append("_".join([wanted.base, *dict(settings).values(), *["causal"] * wanted.causal]))
-        return Packed(wanted, dict(settings).get("of", ""))
+        told = dict(settings)
+        return Packed(wanted, told.get("of", ""), ordered="ordered" in told)
 
     patch.setattr(calling, "kernel_of", kernel_of)
     patch.setattr("schedgen.kernels.checks.devices", lambda **_: torch.device("cpu"))  # pyright: ignore

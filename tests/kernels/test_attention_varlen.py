@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from schedgen.kernels import flash_attn_varlen_func
-from schedgen.kernels.attention_varlen import GRADIENTS, OPERATOR
+from schedgen.kernels.attention_varlen import GRADIENTS, OPERATOR, in_one_walk
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
 from tests.kernels import packed
 from tests.kernels.test_attention_backward import near
@@ -73,6 +73,29 @@ def test_gradients_are_those_of_float64(
             for of in (("_keys", "_values") if dim > 128 else ("",))
         ),
         f"attention_varlen_bwd_q{end}",
+    ]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_in_one_walk(kernels: list[str], ordered: bool, causal: bool) -> None:
+    """By a kernel that adds to what has to be zeros, and one that rounds."""
+    given = operands(4, 2, 128, behind=3)
+    q, k, v = (x.detach() for x in given)
+    out, lse = OPERATOR(q, k, v, *starts(), LONGEST[0], 128**-0.5, causal)
+    dout = torch.randn(out.shape).bfloat16()
+    both = {"causal": causal, "ordered": ordered}
+    found = in_one_walk(dout, q, k, v, out, lse, *starts(), **both)
+    right = derived(given, 128**-0.5, causal, dout[: sum(LENGTHS_Q)], None)
+    for mine, its, operand in zip(found, right, given, strict=True):
+        assert near(mine, its)
+        assert (mine.dtype, mine.shape) == (operand.dtype, operand.shape)
+        assert not mine[-3:].any()
+    end = "_true" * ordered + "_causal" * causal
+    assert kernels[1:] == [
+        "attention_varlen_bwd_delta_bf16",
+        f"attention_varlen_bwd_128_bf16{end}",
+        "attention_bwd_convert_bf16",
     ]
 
 

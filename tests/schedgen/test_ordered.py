@@ -14,9 +14,10 @@ from schedgen.driver.emulating import compiled
 from schedgen.driver.inputs import default_extents, outputs, random_inputs
 from schedgen.driver.turns import told, turns_of
 from schedgen.emulator.machine.policies import Adversarial, RoundRobin, Seeded
+from schedgen.expressions import render
 from schedgen.kernel import Kernel
 from schedgen.machine_file import read_machine
-from schedgen.ordered import ordered_sums
+from schedgen.ordered import most_trips, ordered_sums
 from schedgen.program.model import Step
 from schedgen.proof.prove import check
 from schedgen.spec.bind import bind
@@ -26,6 +27,7 @@ from schedgen.tensors import Place
 from tests.codegen.examples import solved
 
 SUMS = str(Path("tests/data/specs/sums_in_order.yaml"))
+GROUPS = str(Path("tests/data/specs/sums_of_groups.yaml"))
 
 
 def bound(name: str, target: str = "h200", **settings: str) -> Kernel:
@@ -50,6 +52,45 @@ def test_gradients_of_queries_add_up_over_keys(causal: str) -> None:
     assert (one.along, one.places) == ("seq_k", ("batch", "heads"))
     sizes = {"batch": 2, "heads": 3, "seq_q": 129, "seq_k": 1, "heads_k": 1}
     assert turns_of(kernel, sizes) == {"n_turns": 12}
+
+
+def test_turns_of_packed_sequences_are_those_of_the_longest() -> None:
+    kernel = bound("attention_varlen_bwd", ordered="true")
+    (one,) = ordered_sums(kernel)
+    assert (one.along, one.places) == ("seq_k", ("batch", "heads"))
+    sizes = {"batch": 2, "heads": 3, "seq_q": 129, "total_q": 200}
+    assert turns_of(kernel, sizes) == {"n_turns": 12}
+
+
+def test_without_room_a_sequence_may_be_all_that_is_packed() -> None:
+    kernel = bound("attention_varlen_bwd", ordered="true")
+    packed = [a for a in kernel.arguments if a.name not in ("lse", "delta")]
+    count = most_trips(replace(kernel, arguments=tuple(packed)))
+    assert count is not None
+    assert render(count) == "ceil(total_q / 128)"
+
+
+@pytest.mark.parametrize(("target", "later"), [("h200", "true"), ("b200", "false")])
+def test_tiles_of_a_group_take_turns(target: str, later: str) -> None:
+    """Of groups without elements there are no tiles, and nobody waits for one of another group."""
+    proven, kernel = solved(GROUPS, target, later=later)
+    given = {"m": 130, "n": 300, "k": 200}
+    sizes = default_extents(kernel, given)
+    inputs = random_inputs(kernel, sizes, 0)
+    found: list[torch.Tensor] = []
+    with compiled(emit(proven, kernel), kernel, proven.program.arch, sms=2) as made:
+        for policy in (RoundRobin(), Adversarial(1)):
+            outcome = made.run(given, policy)
+            assert outcome.correct
+            assert outcome.clean, outcome.report.text
+            results = outputs(kernel, sizes, inputs)
+            zeros = {"turns": torch.zeros(sizes["n_turns"], dtype=torch.int32)}
+            made.execute({**inputs, **results, **zeros}, policy)
+            found.append(results["e"].clone())
+            tiles = zeros["turns"].view(5, 2, 4)  # of groups of 300, 1, 129, 0 and 127 elements
+            for count, words in zip((3, 1, 2, 0, 1), tiles, strict=True):
+                assert (words == count).all()  # where the last tiles begin later they come first
+    assert torch.equal(*found)
 
 
 @pytest.mark.parametrize(("target", "later"), [("h200", "true"), ("b200", "false")])

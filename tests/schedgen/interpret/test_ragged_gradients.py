@@ -86,6 +86,31 @@ def test_gradients_of_packed_sequences(target: str, causal: bool) -> None:
             assert difference < 1e-2 * most
 
 
+@pytest.mark.parametrize("target", ["b200", "h200"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_of_packed_sequences_in_one_walk(target: str, causal: bool) -> None:
+    """That of q is added to what is there: 0 where a sequence has no keys."""
+    given = inputs(2, 1)
+    dout = random(*given["q"].shape, seed=4)
+    right = derived(given, dout, causal=causal)
+    delta = torch.full_like(right["lse"], math.nan)
+    sums = (right["o"].nan_to_num(0.0) * dout.double()).sum(-1).T
+    for number, ((begin, end), _) in enumerate(begins(given)):
+        delta[number, :, : end - begin] = sums[:, begin:end]
+    lse = (right["lse"] * LOG2_E).masked_fill(right["lse"] == -math.inf, 1e30)
+    given |= {"do": dout, "lse": lse.float(), "delta": delta.float()}
+    given |= {"dq": torch.zeros(given["q"].shape)}
+    settings = {"head_dim": "64", "causal": str(causal).lower()}
+    found = checked(kernel("attention_varlen_bwd", target, **settings), given)
+    found["dq"] *= float(given["scale"]) / LOG2_E
+    for result, mine in found.items():
+        its = right[result]
+        if result != "dq":
+            assert torch.equal(torch.isnan(mine), torch.isnan(its))
+        difference, most = (x.nan_to_num(0.0).abs().max() for x in (mine.double() - its, its))
+        assert difference < 1e-2 * most
+
+
 def checked(one: Kernel, given: dict[str, Tensor]) -> dict[str, Tensor]:
     """The results of ``one``, which the other evaluation of the spec has, too."""
     names = {argument.name for argument in one.arguments}
