@@ -7,8 +7,12 @@ import torch
 
 from schedgen.driver.emulating import compiled, emulate
 from schedgen.driver.inputs import compared, default_extents, outputs, random_inputs
+from schedgen.driver.proved import QUICK
+from schedgen.driver.selecting import compiled_emission
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin
+from schedgen.machine_file import read_machine
 from schedgen.reference.evaluate import evaluate
+from schedgen.spec.reader import read_spec
 from tests.codegen.examples import ARCHITECTURES, SPECS, solved, text_of
 
 GROUPED = SPECS / "grouped.yaml"
@@ -129,6 +133,23 @@ def test_sequences_longer_than_there_is_room_for_end_there() -> None:
                 inputs[name] = torch.tensor(contents, dtype=torch.int32)
             zeros = {"turns": torch.zeros(sizes["n_turns"], dtype=torch.int32)}
             made.execute({**inputs, **outputs(kernel, sizes, inputs), **zeros}, Adversarial(1))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("causal", ["false", "true"])
+@pytest.mark.parametrize("dim", ["64", "128"])
+@pytest.mark.parametrize("name", ["", "_bwd_kv", "_bwd_q", "_bwd"])
+def test_the_compiler_accepts_what_functions_make(name: str, dim: str, causal: str) -> None:
+    """Kernels of packed sequences are shipped nowhere, so that nothing else compiles all of them:
+    it raises if registers do not suffice.
+    """
+    spec, machine = read_spec(f"attention_varlen{name}"), read_machine("h200")
+    ordered = {"ordered": "true"} if name == "_bwd" else {}
+    made, _ = compiled_emission(
+        spec, machine, {"head_dim": dim, "causal": causal, **ordered}, methods=QUICK
+    )
+    assert made.proven.program.arch == "sm_90a"
 
 
 def of_lengths(name: str, target: str, causal: str, settings: dict[str, str]) -> None:
