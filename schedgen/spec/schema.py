@@ -20,7 +20,10 @@ class Parameter(Model):
 
     default: Scalar | None = Field(None, description="its value", examples=[128, "3/4", "bf16"])
     values: list[Scalar] | None = Field(
-        None, min_length=1, description="the only values allowed", examples=[[64, 128]]
+        None,
+        min_length=1,
+        description="the only values allowed, also of what is derived",
+        examples=[[64, 128]],
     )
     on: dict[str, Scalar] | None = Field(
         None,

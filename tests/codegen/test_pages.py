@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from schedgen.codegen.errors import EmitError
 from schedgen.driver.emulating import Compiled, compiled, emulate
@@ -230,3 +233,53 @@ def test_splits_of_contents_that_break_the_bounds(target: str) -> None:
     text = text_of("attention_kvcache_parts", target, **settings)
     with compiled(text, kernel, ARCHITECTURES[target]) as made:
         check_broken(made, kernel, sizes, inputs, "cache_seqlens", "block_table")
+
+
+@pytest.mark.slow
+def test_bits_do_not_depend_on_who_shares_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a tile are those of one head, or of two heads that share keys: which kernel a batch
+    takes follows from what is in it, and no result shows which one it was. The emulator's products
+    round sums by the place of a row, as BLAS does and tensor cores do not, so they are exact here.
+    """
+
+    def exact(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
+        return (a.astype(np.float64) @ b.astype(np.float64).T).astype(np.float32)
+
+    monkeypatch.setattr("schedgen.emulator.instructions.wgmma_product.multiply", exact)
+    settings = {"head_dim": "64", "page_size": "48", "causal": "true"}
+    sizes = {"seq_q": 130, "seq_k": 260, "heads": 4, "heads_k": 2}
+    found: list[dict[str, torch.Tensor]] = []
+    inputs: dict[str, Any] = {}
+    for group in (1, 2):
+        _, kernel = solved("attention_varlen_kvcache", "h200", **settings, group=str(group))
+        extents = default_extents(kernel, sizes)
+        if not inputs:
+            inputs = random_inputs(kernel, extents, 0)
+        else:
+            inputs |= {"q": grouped(torch.as_tensor(inputs["q"]), group)}
+            inputs |= {"cu_seqlens_q": torch.as_tensor(inputs["cu_seqlens_q"]) * group}
+            more = {
+                "heads": 4 // group,
+                "seq_q": 130 * group,
+                "total_q": extents["total_q"] * group,
+            }
+            extents |= more
+        results = outputs(kernel, extents)
+        text = text_of("attention_varlen_kvcache", "h200", **settings, group=str(group))
+        with compiled(text, kernel, "sm_90a") as made:
+            made.execute({**inputs, **results})
+        found.append({name: torch.as_tensor(one) for name, one in results.items()})
+    one, two = found
+    assert one["o"].isfinite().any()
+    assert torch.equal(grouped(one["o"], 2).nan_to_num(7.0), two["o"].nan_to_num(7.0))
+    ends = [int(end) // 2 for end in inputs["cu_seqlens_q"]]
+    for number, (begin, end) in enumerate(pairwise(ends)):
+        apart = two["lse"][number].unflatten(1, (-1, 2)).transpose(1, 2).flatten(0, 1)
+        assert torch.equal(one["lse"][number, :, : end - begin], apart[:, : end - begin])
+
+
+def grouped(tensor: torch.Tensor, group: int) -> torch.Tensor:
+    """(tokens, heads, columns) with the heads of a group as rows: row = token * group + head."""
+    tokens, heads, columns = tensor.shape
+    apart = tensor.view(tokens, heads // group, group, columns).transpose(1, 2)
+    return apart.reshape(tokens * group, heads // group, columns).contiguous()
