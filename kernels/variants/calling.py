@@ -212,7 +212,8 @@ def kernel_of(wanted: Asked, target: str, settings: tuple[tuple[str, str], ...])
     path = cache.place(f"{NAME}.yaml", digest)
     if not path.exists():
         cache.write(path, spec.source.text)
-    store, made_from = Store(), [spec.source.sha256, target, sorted(settings)]
+    store, by = Store(), list(cache.packages())  # what compiles decides it, too
+    made_from = [spec.source.sha256, target, sorted(settings), by]
     size = store.get("size of an iteration", made_from)
     parameter = WALKED.get(wanted.base, "keys")
     if size is None:
