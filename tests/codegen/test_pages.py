@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,17 @@ def test_no_copy_lies_in_two_pages() -> None:
     assert "part_of_tile(64, 64, 32, BFloat16)" in text_of(PAGED, "h200", page="96")
 
 
+def is_right(
+    spec: Path | str, target: str, settings: dict[str, str], extents: dict[str, int], seed: int
+) -> None:
+    """What a kernel computes in the emulator, under an adversarial schedule, without races."""
+    _, kernel = solved(spec, target, **settings)
+    text, policy = text_of(spec, target, **settings), Adversarial(seed)
+    outcome = emulate(text, kernel, ARCHITECTURES[target], extents=extents, policy=policy)
+    assert outcome.correct, outcome.errors
+    assert outcome.clean, outcome.report.text
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ARCHITECTURES)
 @pytest.mark.parametrize("page", ["16", "48", "64", "96", "128"])
@@ -65,11 +77,7 @@ def test_products_of_pages(target: str, page: str) -> None:
     """Pages that are a part of a tile, a tile, have several, or parts of tiles. Behind the lengths
     is NaN, and tables name pages that are not there.
     """
-    _, kernel = solved(PAGED, target, page=page)
-    text, arch = text_of(PAGED, target, page=page), ARCHITECTURES[target]
-    outcome = emulate(text, kernel, arch, extents=EXTENTS, policy=Adversarial(1))
-    assert outcome.correct, outcome.errors
-    assert outcome.clean, outcome.report.text
+    is_right(PAGED, target, {"page": page}, EXTENTS, 1)
 
 
 def check_broken(
@@ -125,12 +133,8 @@ def test_attention_over_caches(
     target: str, settings: dict[str, str], extents: dict[str, int]
 ) -> None:
     """Lengths of 0, 1, 127, 129 and more, with two heads for each of the caches."""
-    _, kernel = solved("attention_kvcache", target, **settings)
-    text = text_of("attention_kvcache", target, **settings)
     sizes = {"seq_q": 130, "seq_k": 260, "heads": 2} | extents
-    outcome = emulate(text, kernel, ARCHITECTURES[target], extents=sizes, policy=Adversarial(2))
-    assert outcome.correct, outcome.errors
-    assert outcome.clean, outcome.report.text
+    is_right("attention_kvcache", target, settings, sizes, 2)
 
 
 @pytest.mark.slow
@@ -148,12 +152,8 @@ def test_packed_queries_over_caches(
 ) -> None:
     """Both sides have lengths of 0, 1 and more than a tile."""
     settings = {"head_dim": "64", **settings}
-    _, kernel = solved("attention_varlen_kvcache", target, **settings)
-    text = text_of("attention_varlen_kvcache", target, **settings)
     sizes = {"seq_q": 130, "seq_k": 260, "heads": 2} | extents
-    outcome = emulate(text, kernel, ARCHITECTURES[target], extents=sizes, policy=Adversarial(6))
-    assert outcome.correct, outcome.errors
-    assert outcome.clean, outcome.report.text
+    is_right("attention_varlen_kvcache", target, settings, sizes, 6)
 
 
 SPLITS = {"split": 3, "seq_k": 300, "split_steps": 1, "most_splits": 64, "rows_q": 6, "group": 2}
@@ -181,11 +181,7 @@ def test_text_of_tiles_that_are_left_out() -> None:
 )
 def test_splits_of_caches(target: str, settings: dict[str, str], extents: dict[str, int]) -> None:
     """Lengths of 0, 1, 127, 129 and more, so that some splits are behind the end."""
-    _, kernel = solved("attention_kvcache_parts", target, **settings)
-    text, arch = text_of("attention_kvcache_parts", target, **settings), ARCHITECTURES[target]
-    outcome = emulate(text, kernel, arch, extents=SPLITS | extents, policy=Adversarial(3))
-    assert outcome.correct, outcome.errors
-    assert outcome.clean, outcome.report.text
+    is_right("attention_kvcache_parts", target, settings, SPLITS | extents, 3)
 
 
 @pytest.mark.slow
@@ -199,12 +195,8 @@ def test_splits_of_caches(target: str, settings: dict[str, str], extents: dict[s
 )
 def test_splits_of_caches_in_turn(settings: dict[str, str], extents: dict[str, int]) -> None:
     """Lengths of 0, 1, 127, 129 and more, with up to six splits."""
-    _, kernel = solved("attention_kvcache_whole", "h200", **settings)
-    text, arch = text_of("attention_kvcache_whole", "h200", **settings), ARCHITECTURES["h200"]
     sizes = {name: size for name, size in (SPLITS | extents).items() if name != "split"}
-    outcome = emulate(text, kernel, arch, extents=sizes, policy=Adversarial(5))
-    assert outcome.correct, outcome.errors
-    assert outcome.clean, outcome.report.text
+    is_right("attention_kvcache_whole", "h200", settings, sizes, 5)
 
 
 @pytest.mark.slow
