@@ -8,8 +8,9 @@ few that are empty, of one token, and one more or less than a tile. Times are th
 pass alone, by autograd, milliseconds: launched ahead with an overwritten L2 cache (`ms`), and as
 users call it (`eager ms`). TFLOP/s count five products of what masks leave. flash-attn-4 is asked
 with and without ``deterministic``; ours has the same bits each time, and ``same bits`` says of how
-many of 20 runs. ``in turns`` and ``any order`` are one kernel of all gradients instead of two, but
-for what autograd does (`schedgen.kernels.attention_varlen.in_one_walk`). Errors are relative, by
+many of 20 runs. ``in turns`` and ``any order`` are one kernel of all gradients instead of two,
+without autograd and so without eager times (`schedgen.kernels.attention_varlen.in_one_walk`).
+Errors are relative, by
 the norm, of the first head of k and the heads of q that share it, against float64. ``--kernels``
 takes what ``--build`` made, where nothing can be solved.
 """
@@ -37,6 +38,7 @@ from schedgen.benchmarks.timing import OURS, eagerly, error, imported, in_turns,
 EDGES = (0, 1, 127, 128, 129, 1000, 64, 0, 3, 2048)
 """Lengths around those of tiles."""
 TARGET, SMS, MANIFEST = "h200", 132, "kernels.json"
+IN_TURNS, ANY_ORDER = f"{OURS}, in turns", f"{OURS}, any order"
 Row = dict[str, Any]
 Gradients = tuple[Tensor, ...]
 
@@ -177,7 +179,7 @@ def in_one_walk(
             dout, *operands, *results, starts, starts, causal=case.causal, ordered=ordered
         )
 
-    return {f"{OURS}, in turns": lambda: made(True), f"{OURS}, any order": lambda: made(False)}
+    return {IN_TURNS: lambda: made(True), ANY_ORDER: lambda: made(False)}
 
 
 def reference(case: Case, operands: list[Tensor], dout: Tensor) -> Gradients:
@@ -246,13 +248,16 @@ def compared(
         return
     warm(runs[OURS])
     timed, called = in_turns(runs, ROUNDS), eagerly(runs, ROUNDS)
-    peers = [name for name in runs if not name.startswith(OURS)]
+    walks = (IN_TURNS, ANY_ORDER)
+    peers = [name for name in runs if name not in (OURS, *walks)]
     for name, one in timed.items():
         row: Row = {**problem, "provider": name, "ms": round(one.milliseconds, 4)}
         row["TFLOP/s"] = round(case.flops / one.milliseconds / 1e9, 1)
-        row["eager ms"] = round(called[name].milliseconds, 4)
-        for peer in peers if name.startswith(OURS) else ():
+        if name not in walks:
+            row["eager ms"] = round(called[name].milliseconds, 4)
+        for peer in peers if name in (OURS, *walks) else ():
             row[f"of {peer}"] = round(timed[peer].milliseconds / one.milliseconds, 3)
+        for peer in peers if name == OURS else ():
             row[f"of {peer}, eagerly"] = round(
                 called[peer].milliseconds / called[name].milliseconds, 3
             )

@@ -3,8 +3,8 @@
 Numbered like tiles of equal sizes, each number has as many tiles as all that is packed might need,
 and most are left out. Dense, tiles of a number follow those of the one before, and how many there
 are is data: a kernel adds that up when it begins, and every other count that blocks, or the
-counter that they claim from, know is the one of the host, no less than that. So a tile that a
-block comes to is always one that is computed.
+counter that they claim from, know is the one of the host, no less than that unless numbers
+overlap. So a tile that a block comes to is always one that is computed.
 
 A role finds the number of a tile by a search through the array, 32 numbers at a time: no kernel
 in front of this one, no array of its own, nothing that is kept from one tile to the next.
@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from schedgen.codegen.ir import Code, LibraryFunction, Name, called, code
+from schedgen.codegen.ir import Code, LibraryFunction, Name, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.ragged import sizes_by
 from schedgen.codegen.source import Source
 from schedgen.extents import falls, uneven
+from schedgen.ordered import ordered_sums
 from schedgen.ragged import cut_densely
 
 BAND = 8
@@ -54,6 +55,24 @@ class DenseTiles:
         """On the device: how many tiles there are."""
         return called("tiles_of_all", *self._sizes, self.block)
 
+    def counted(self, source: Source, others: Sequence[Code]) -> None:
+        """On the device: how many tiles there are, of which ``others`` lie side by side."""
+        tiles = joined(" * ", [self.count(), *others])
+        if self._kernel.claim == "launch":
+            # Numbers that overlap, which is a mistake of the caller's, have more of them. The last
+            # ones are left out, for no other tile waits for their turns.
+            tiles = code("cutlass.min({}, cute.arch.grid_dim()[0])", tiles)
+        source.comment("no more than there are blocks for, or than the host counted")
+        source.add(code("tiles = {}", tiles))
+
+    @property
+    def turned_around(self) -> bool:
+        """Whether the last tiles of a number come first: they have the most iterations, or others
+        add after them (`schedgen.ordered`).
+        """
+        late = not falls(self._kernel) or bool(ordered_sums(self._kernel))
+        return uneven(self._kernel) and late
+
     def banded(self, others: Sequence[str]) -> bool:
         """Whether tiles along columns, of which there may be many, are all that is not numbered
         densely, and all tiles are the same work.
@@ -80,9 +99,7 @@ class DenseTiles:
         source.add(code("{}, {} = {}", *at, found))
 
     def turn_around(self, source: Source) -> None:
-        """On the device, behind sizes: the last tiles of a number first, see
-        `schedgen.codegen.tiles`.
-        """
+        """On the device, behind sizes: the last tiles of a number first."""
         at, size = Name(f"at_{self.one.extent}"), Name(self.one.extent)
         source.comment("short tiles first" if falls(self._kernel) else "long tiles first")
         last = code(f"cute.ceil_div({{}}, {self.block}) - 1 - {{}}", size, at)

@@ -83,7 +83,7 @@ class Turns:
     def _backwards(self, one: OrderedSum) -> bool:
         """Whether the tile with the largest number along the extent comes first."""
         if self.tiles.dense is not None:
-            return self.tiles.turned_around
+            return self.tiles.dense.turned_around
         return self.tiles.last_first and one.along == self.plan.kernel.tile_extents[0]
 
     def _number(self, one: OrderedSum) -> Code:

@@ -9,7 +9,7 @@ from schedgen.codegen.walks import Walks
 from schedgen.elements import tile_formulas, tile_numbers
 from schedgen.extents import trips_are_data
 from schedgen.kernel import Kernel
-from schedgen.ordered import ordered_sums
+from schedgen.ordered import most_trips, ordered_sums
 
 
 def numbers_of_tile(kernel: Kernel) -> dict[str, str]:
@@ -22,14 +22,27 @@ def differ(kernel: Kernel) -> bool:
     return bool(tile_formulas(kernel) or trips_are_data(kernel) or kernel.walk)
 
 
+def trips_at_most(kernel: Kernel) -> Code:
+    """On the host: the iterations of a tile, or the most that one may have. Words that tell turns
+    are counted by that: those of the largest size that a number may have, of which 0 has one, too.
+    """
+    most = most_trips(kernel) if kernel.ragged and ordered_sums(kernel) else None
+    if most is not None:
+        return code("cutlass.max({}, 1)", whole(most))
+    assert kernel.trip_count is not None
+    return whole(kernel.trip_count)
+
+
 def every_trip(kernel: Kernel) -> Code:
-    """The iterations of a tile where no formula leaves any out, or the most that one may have."""
+    """The iterations of a tile from which formulas may take some away: those of its number where
+    sizes are data, else those that the host counted.
+    """
     every = code("{}", Name("all_trips"))
     if not kernel.ragged or kernel.walk is not None or not differ(kernel):
         return every
     assert kernel.trip_count is not None
     found = code("cutlass.max({}, Int32(1))", whole(kernel.trip_count))
-    # Of a size that no tensor has room for there are no turns to wait for.
+    # Iterations beyond the room of a number would wait for turns of the next number.
     return code("cutlass.min({}, {})", found, every) if ordered_sums(kernel) else found
 
 

@@ -8,17 +8,17 @@ from contextlib import nullcontext
 from schedgen.codegen import ir
 from schedgen.codegen.dense import BAND, DenseTiles
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.formulas import integer_condition, whole
+from schedgen.codegen.formulas import integer_condition
 from schedgen.codegen.ir import Code, Name, Node, called, code, joined
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.ragged import RaggedExtents
 from schedgen.codegen.source import Source
 from schedgen.codegen.tile_groups import Groups, loads_of_loop
-from schedgen.codegen.tile_trips import differ, numbers_of_tile, write_trips
+from schedgen.codegen.tile_trips import differ, numbers_of_tile, trips_at_most, write_trips
 from schedgen.codegen.walks import Walks
 from schedgen.expressions import Expression
 from schedgen.extents import falls, single_extents, uneven
-from schedgen.ordered import most_trips, ordered_sums
+from schedgen.ordered import ordered_sums
 from schedgen.tensors import Argument
 
 TEAM = "team"
@@ -97,13 +97,7 @@ class Tiles:
 
     def host(self, source: Source, host: dict[str, str]) -> None:
         """Computes the parameters; ``host`` has the names of extents there."""
-
-        assert self.plan.kernel.trip_count is not None
-        trips = whole(self.plan.kernel.trip_count).renamed(host)
-        most = most_trips(self.plan.kernel)
-        if self.plan.ragged and ordered_sums(self.plan.kernel) and most is not None:
-            trips = code("cutlass.max({}, 1)", whole(most).renamed(host))
-        source.add(code("{} = {}", self.all_trips, trips))
+        source.add(code("{} = {}", self.all_trips, trips_at_most(self.plan.kernel).renamed(host)))
         counts = [self.count(axis) for axis in self.axes]
         if self.triangle:
             rows, _ = self.plan.kernel.tile_extents
@@ -217,14 +211,6 @@ class Tiles:
         """
         kernel = self.plan.kernel
         return self.sliced and (not falls(kernel) or bool(ordered_sums(kernel)))
-
-    @property
-    def turned_around(self) -> bool:
-        """Whether the last tiles of a number come first where they are numbered densely; for the
-        same reasons.
-        """
-        kernel = self.plan.kernel
-        return self.uneven and (not falls(kernel) or bool(ordered_sums(kernel)))
 
     @property
     def blocks(self) -> str:
@@ -351,7 +337,7 @@ class Tiles:
             rest = Name("rest")
         source.add(*(code("{} = {}", *self._at(axis), rest) for axis in axes[:1]))
         self.ragged.sizes(source)
-        if self.dense is not None and self.turned_around:
+        if self.dense is not None and self.dense.turned_around:
             self.dense.turn_around(source)
         if self.walks.ordered:
             self.walks.place(source, self.count(self.walks.ordered))
@@ -361,8 +347,7 @@ class Tiles:
         """Writes how many tiles there are where that is data, which the kernel begins with."""
         if self.dense is not None:
             others = [code("{}.divisor", Name(f"by_{axis}")) for axis in self._others]
-            source.comment("no more than there are blocks for, or than the host counted")
-            source.add(code("tiles = {}", joined(" * ", [self.dense.count(), *others])))
+            self.dense.counted(source, others)
 
     def _along(self, source: Source, axis: str, rest: Name) -> None:
         """``at_X``, and in ``rest`` what is left of the number of the tile.

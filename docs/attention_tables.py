@@ -11,6 +11,7 @@ from typing import Any
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
 _OURS, _ATTENTION = "schedgen", "schedgen attention"
+_WALKS = f"{_OURS}, in turns", f"{_OURS}, any order"
 
 
 def decode() -> str:
@@ -124,12 +125,13 @@ def _gradients(file: str, told: Sequence[str]) -> str:
     lines[0] += ["error of dq, dk, dv", "FA4"]
     lines.append(["---"] * len(lines[0]))
     for problem, rows in problems.items():
-        for name in (n for n in rows if n.startswith(_OURS)):
+        for name in (n for n in rows if n in (_OURS, *_WALKS)):
             ours, first, *more = rows[name], *map(str, problem)
             cells = [first + name.removeprefix(_OURS), *more, str(ours.get("ms", ""))]
             cells += [f"{ours[f'of {peer}']:.2f}" if "ms" in ours else "" for peer in peers]
             cells.append(str(ours.get("eager ms", "")))
-            cells += [f"{ours[f'of {p}, eagerly']:.2f}" if "ms" in ours else "" for p in peers]
+            for one in (f"of {peer}, eagerly" for peer in peers):
+                cells.append(f"{ours[one]:.2f}" if one in ours else "")
             cells += [rows[one]["same bits"] for one in (name, *peers)]
             for row in (ours, rows["FA4"]):
                 cells.append(", ".join(row[f"error of {each}"] for each in ("dq", "dk", "dv")))

@@ -4,7 +4,7 @@
 
 `flash_attn_varlen_func` calls it where no variant is asked for. Kernels are made on first use.
 Gradients are those of `schedgen.kernels.attention_backward`, by kernels of which each has ragged
-extents; no sum goes across CTAs, so the same arguments give the same bits.
+extents; no sum goes across CTAs, so the same arguments give the same bits (but for `in_one_walk`).
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _fake_gradients(
 def _backward(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, cu_seqlens_q: Tensor,
     cu_seqlens_k: Tensor, dlse: Tensor | None, scale: float, causal: bool,
-    *, ordered: bool | None = None,
+    *, ordered: bool | None = None,  # None: by two kernels, as GRADIENTS does
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     _check_gradients(dout, q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, dlse, scale)
     starts = {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
@@ -170,7 +170,8 @@ def in_one_walk(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of packed sequences by one kernel with five products instead of two with seven,
     to compare both: that of q is a sum over tiles of keys, ``ordered`` or with other bits each
-    time. Arguments are those of `GRADIENTS`; head_dim is 64 or 128.
+    time. Arguments are those of `GRADIENTS`, without ``dlse`` and with the usual softmax scale;
+    head_dim is 64 or 128.
     """
     given = (dout, q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k)
     return _backward(*given, None, q.shape[2] ** -0.5, causal, ordered=ordered)

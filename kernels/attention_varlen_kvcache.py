@@ -55,7 +55,7 @@ def attend(
 
     Where most sequences have few queries, tiles have rows of all heads of a group, so that keys and
     values are read once for them; not beside slopes and sinks, which are of whole tiles. The bits
-    are the same either way.
+    are the same either way, in the emulator with exact products; not compared on a GPU.
 
     Args:
         operands: q (total_q, heads, head_dim), and keys and values (num_pages, page_size, heads_k,

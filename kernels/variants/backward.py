@@ -68,9 +68,8 @@ def of_keys(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     masked = masked and "guest" not in data["parameters"]
     few = f"({'head_dim == 64 or ' * masked}head_dim + head_dim_v > 192)"
     data["rings"]["halves"]["only"] = f"left == 'registers' and not alone and {few}"
-    if bounds:  # for a claim there are too few, too
-        wide = " and head_dim != 64" * masked
-        data["loops"]["claim"] = f"where(left == 'registers'{wide}, dynamic, fixed)"
+    if bounds:  # with a mask of 64 columns the compiler serializes products beside a claim
+        data["loops"]["claim"] = "where(left == 'registers' and head_dim != 64, dynamic, fixed)"
     _at_the_end(data, variant, "EPK", "dK")
     return data
 

@@ -129,7 +129,8 @@ def _derived(scope: Scope, name: str, parameter: Parameter) -> None:
         return
     made_of = [one.name for one in references(parse(str(parameter.derive)))]
     given = ", ".join(f"{one}={show(scope.values[one])}" for one in dict.fromkeys(made_of))
-    message = f"'{name}' is {show(value)}, which is not among the values allowed, with {given}"
+    message = f"'{name}' is {show(value)}, which is not among the values allowed"
+    message += f", with {given}" if given else ""
     fix = f"give these other values: {name} has to be {' or '.join(map(show, allowed))}"
     scope.error("bad-value", message, path, fix=fix)
 

@@ -105,7 +105,7 @@ def _in_loop(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:
 
 
 def _tiles(kernel: Kernel, stores: Sequence[Operation]) -> TurnMistake | None:
-    """All output tiles are computed, each by itself, and where they lie is no data."""
+    """All output tiles are computed, each by itself, and which one is before another is known."""
     found = {
         f"'tiles: {kernel.tiles}'": kernel.tiles not in ("all", "dense"),
         "'ragged'": bool(kernel.ragged) and kernel.tiles != "dense",

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from schedgen.kernels import layouts
+from schedgen.kernels.attention_varlen import WHOLE
 from schedgen.kernels.variants import calling
 from schedgen.spec.reader import read_spec
 
@@ -50,7 +51,10 @@ class Packed:
         if self.base.endswith("_convert"):
             given["dq"].copy_(given["sum"] * given["scale"])
             return
-        assert "turns" not in given or not given["turns"].any()
+        if "turns" in given:
+            batch, heads, longest = given["lse"].shape
+            assert not given["turns"].any()
+            assert given["turns"].numel() == batch * heads * math.ceil(longest / 80)
         if self.base.endswith("_delta"):
             self._sums(given)
             return
@@ -95,7 +99,7 @@ class Packed:
         for name in made.keys() & given.keys():
             formula, left, right, where = made[name]
             value = torch.einsum(formula, left, right)
-            if name == "dq" and "dk" in given:  # a sum of products without the softmax scale
+            if name == "dq" and self.base == WHOLE:  # a sum of products without the softmax scale
                 value = given[name][where] + value / (given["scale"] / calling.LOG2_E)
             given[name][where] = value.to(given[name].dtype)
 

@@ -13,6 +13,7 @@ from schedgen.codegen.emit import emit
 from schedgen.driver.emulating import compiled
 from schedgen.driver.inputs import default_extents, outputs, random_inputs
 from schedgen.driver.turns import told, turns_of
+from schedgen.emulator.machine import launch
 from schedgen.emulator.machine.policies import Adversarial, RoundRobin, Seeded
 from schedgen.expressions import render
 from schedgen.kernel import Kernel
@@ -71,8 +72,13 @@ def test_without_room_a_sequence_may_be_all_that_is_packed() -> None:
 
 
 @pytest.mark.parametrize(("target", "later"), [("h200", "true"), ("b200", "false")])
-def test_tiles_of_a_group_take_turns(target: str, later: str) -> None:
-    """Of groups without elements there are no tiles, and nobody waits for one of another group."""
+def test_tiles_of_a_group_take_turns(
+    target: str, later: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of groups without elements there are no tiles, and nobody waits for one of another group, or
+    for one of a CTA that has not begun: two have room at a time.
+    """
+    monkeypatch.setitem(launch.execute.__kwdefaults__, "processors", 2)
     proven, kernel = solved(GROUPS, target, later=later)
     given = {"m": 130, "n": 300, "k": 200}
     sizes = default_extents(kernel, given)
