@@ -5,11 +5,14 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from schedgen.codegen.binding import bound
 from schedgen.codegen.emit import emit
 from schedgen.codegen.plan import Plan
 from schedgen.driver.proved import prove_solution
 from schedgen.driver.solution import solve
+from schedgen.emulator.machine import launch
 from schedgen.kernel import Kernel
 from schedgen.machine_file import read_machine
 from schedgen.proof.prove import ProvenProgram
@@ -32,6 +35,13 @@ def _solved(
 def solved(spec: str | Path, target: str, **settings: str) -> tuple[ProvenProgram, Kernel]:
     """A proven program and its kernel."""
     return _solved(str(spec), target, tuple(settings.items()))
+
+
+def room_for(ctas: int, patch: pytest.MonkeyPatch) -> None:
+    """Has the emulator hold so few CTAs at a time: others begin when one of them has ended."""
+    defaults = launch.execute.__kwdefaults__
+    assert defaults is not None
+    patch.setitem(defaults, "processors", ctas)
 
 
 def plan_of(spec: str | Path, target: str, **settings: str) -> Plan:

@@ -9,12 +9,11 @@ from schedgen.driver.emulating import compiled, emulate
 from schedgen.driver.inputs import compared, default_extents, outputs, random_inputs
 from schedgen.driver.proved import QUICK
 from schedgen.driver.selecting import compiled_emission
-from schedgen.emulator.machine import launch
 from schedgen.emulator.machine.policies import Adversarial, Policy, RoundRobin
 from schedgen.machine_file import read_machine
 from schedgen.reference.evaluate import evaluate
 from schedgen.spec.reader import read_spec
-from tests.codegen.examples import ARCHITECTURES, SPECS, solved, text_of
+from tests.codegen.examples import ARCHITECTURES, SPECS, room_for, solved, text_of
 
 GROUPED = SPECS / "grouped.yaml"
 EXTENTS = {"m": 140, "n": 40, "k": 72}
@@ -125,7 +124,7 @@ def test_nobody_waits_for_ever_whatever_arrays_say(monkeypatch: pytest.MonkeyPat
     there are CTAs; two of these have room at a time. The emulator finds that nobody moves, and
     that something outside of a tensor is touched.
     """
-    monkeypatch.setitem(launch.execute.__kwdefaults__, "processors", 2)
+    room_for(2, monkeypatch)
     settings = {"head_dim": "64", "causal": "true", "ordered": "true"}
     _, kernel = solved("attention_varlen_bwd", "h200", **settings)
     sizes = default_extents(kernel, {"seq_q": 130, "seq_k": 300, "heads": 2, "heads_k": 1})

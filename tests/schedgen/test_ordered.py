@@ -13,7 +13,6 @@ from schedgen.codegen.emit import emit
 from schedgen.driver.emulating import compiled
 from schedgen.driver.inputs import default_extents, outputs, random_inputs
 from schedgen.driver.turns import told, turns_of
-from schedgen.emulator.machine import launch
 from schedgen.emulator.machine.policies import Adversarial, RoundRobin, Seeded
 from schedgen.expressions import render
 from schedgen.kernel import Kernel
@@ -25,7 +24,7 @@ from schedgen.spec.bind import bind
 from schedgen.spec.reader import read_spec
 from schedgen.spec.taking_turns import turn_mistake
 from schedgen.tensors import Place
-from tests.codegen.examples import solved
+from tests.codegen.examples import room_for, solved
 
 SUMS = str(Path("tests/data/specs/sums_in_order.yaml"))
 GROUPS = str(Path("tests/data/specs/sums_of_groups.yaml"))
@@ -78,7 +77,7 @@ def test_tiles_of_a_group_take_turns(
     """Of groups without elements there are no tiles, and nobody waits for one of another group, or
     for one of a CTA that has not begun: two have room at a time.
     """
-    monkeypatch.setitem(launch.execute.__kwdefaults__, "processors", 2)
+    room_for(2, monkeypatch)
     proven, kernel = solved(GROUPS, target, later=later)
     given = {"m": 130, "n": 300, "k": 200}
     sizes = default_extents(kernel, given)
