@@ -10,9 +10,8 @@ users call it (`eager ms`). TFLOP/s count five products of what masks leave. fla
 with and without ``deterministic``; ours has the same bits each time, and ``same bits`` says of how
 many of 20 runs. ``in turns`` and ``any order`` are one kernel of all gradients instead of two,
 without autograd and so without eager times (`schedgen.kernels.attention_varlen.in_one_walk`).
-Errors are relative, by
-the norm, of the first head of k and the heads of q that share it, against float64. ``--kernels``
-takes what ``--build`` made, where nothing can be solved.
+Errors are relative, by the norm, of the first head of k and the heads of q that share it, against
+float64. ``--kernels`` takes what ``--build`` made, where nothing can be solved.
 """
 
 from __future__ import annotations
