@@ -14,7 +14,7 @@ and cuDNN. ``same bits`` says of how many of 20 runs the gradients were those of
 Errors are relative, by the norm, of the first head of k and the heads of q that share it, against
 float64. Prints a JSON line for each candidate; ``--save`` writes benchmarks/results/backward.json
 after each case. ``--short`` has few queries or output tiles instead, where two walks may take less
-time than turns (`schedgen.kernels.attention_backward.IN_ORDER_FROM`). ``--means``
+time than turns (`schedgen.kernels.one_walk.IN_ORDER_FROM`). ``--means``
 prints the means of what was saved. ``--files`` are generated
 files of `attention_bwd` to be compared, which are candidates of the cases that they are for.
 """

@@ -12,7 +12,7 @@ after the other, or in any order for who accepts other bits each time
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -24,9 +24,9 @@ from schedgen.kernels import (
     attention_op,
     checks,
     keys,
-    launcher,
     layouts,
     library,
+    one_walk,
     turns,
 )
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
@@ -36,23 +36,6 @@ from schedgen.kernels.variants import calling
 DELTA, KEYS, QUERIES = "attention_bwd_delta", "attention_bwd_kv", "attention_bwd_q"
 WHOLE, CONVERT = "attention_bwd", "attention_bwd_convert"
 ARCHITECTURES = ("sm_90a", "sm_100a")
-UNORDERED = {"sm_90a": (64, 128), "sm_100a": (64,)}
-"""Head dimensions for which there is one kernel of all gradients, which adds up in any order, by
-architecture: those with fewer model cycles than the two kernels have."""
-ORDERED: Mapping[str, Collection[int]] = {"sm_90a": (64, 128), "sm_100a": ()}
-"""And for which it adds up in order, so that it gives the same bits each time: where that was
-measured to be faster than two kernels (docs/backward.md)."""
-_BLOCK = 128
-"""Keys of an output tile."""
-IN_ORDER_FROM = 2048
-"""Queries from which it does so: with fewer a tile is as short as its turns. On an H200 two kernels
-took 8 % less time for 8 x 1024 queries of 16 heads, and 2 % more for 4 x 2048 (graphs;
-`benchmarks/backward.py --short` has these cases).
-"""
-IN_ORDER_TILES = 4
-"""Output tiles of each SM from which it does so: with fewer SMs wait for turns with nothing else to
-do. Two kernels took 4 % less time for 4096 queries of 8 heads, and 4 % more for 2 x 3072 of 16.
-"""
 
 
 def attention_backward(
@@ -82,8 +65,8 @@ def attention_backward(
         dlse: the gradient of ``lse``, (batch, heads, seq_q), float32; None: 0.
         softmax_scale, causal: as they were passed to `attention`.
         deterministic: if False, the gradient of q may be a sum in any order, whose last bits are
-            others in each call, where the model says that this takes less time (`UNORDERED`).
-            If True it is one in order, or none (`ORDERED`).
+            others in each call, where the model says that this takes less time. If True it is one
+            in order, or none (`schedgen.kernels.one_walk`).
 
     Returns:
         The gradients of q, k and v, contiguous.
@@ -161,9 +144,9 @@ def _backward(
         of_k, of_v = (x.new_empty((*x.shape[:2], q.shape[2], x.shape[3])) for x in (k, v))
         of_heads = of_k, of_v
     given = {"q": q, "k": k, "v": v, "do": dout, "lse": lse2, "delta": delta}
-    if unordered and q.shape[3] in UNORDERED[arch]:
+    if unordered and q.shape[3] in one_walk.UNORDERED[arch]:
         _in_one_walk(device, settings, given, (dq, *of_heads), scale)
-    elif not two_walks and q.shape[3] in ORDERED[arch] and _long(q, k, device):
+    elif not two_walks and _takes_turns(arch, q, k, v, device):
         _in_one_walk(device, settings | {"ordered": "true"}, given, (dq, *of_heads), scale)
     else:
         _in_two_walks(device, settings, given, (dq, *of_heads), scale)
@@ -173,12 +156,9 @@ def _backward(
     return dq, dk, dv
 
 
-def _long(q: Tensor, k: Tensor, device: torch.device) -> bool:
-    """Whether turns to add take less time than two kernels, where there are both."""
-    tiles = q.shape[0] * q.shape[2] * -(-k.shape[1] // _BLOCK)
-    return q.shape[1] >= IN_ORDER_FROM and tiles >= IN_ORDER_TILES * launcher.multiprocessors(
-        device
-    )
+def _takes_turns(arch: str, q: Tensor, k: Tensor, v: Tensor, device: torch.device) -> bool:
+    tiles = q.shape[0] * q.shape[2] * -(-k.shape[1] // one_walk.BLOCK)
+    return one_walk.in_turns(arch, (q.shape[3], v.shape[3]), q.shape[1], tiles, device)
 
 
 def _in_two_walks(

@@ -147,20 +147,13 @@ def _backward(
         settings = dims(q.shape[2], v.shape[2]) | dtype
         made = calling.without_expressions
         given = {"q": q, "k": k, "v": v, "do": dout, "o": out, "lse": lse, **starts}
-        passed: dict[str, Tensor | float] = {"scale": scale * calling.LOG2_E}
-        of_sums = made(DELTA, device, dtype)
         if ordered is None:
             each = walks(PACKED_KEYS, PACKED_QUERIES, q.shape[2], v.shape[2])
-            of_each = (made(base, device, settings | of, causal=causal) for base, of in each)
-            compute((of_sums, *of_each), given, dlse, passed, results)
         else:
-            settings |= {"ordered": "true"} if ordered else {}
-            whole = made(WHOLE, device, settings, causal=causal)
-            extents = {"batch": lse.shape[0], "seq_q": lse.shape[2], "heads": q.shape[1]}
-            passed |= turns.zeros(whole.facts, extents, q)
-            total, (dq, dk, dv) = layouts.room(lse, q.shape).zero_(), results
-            compute((of_sums, whole), given, dlse, passed, (total, dk, dv))
-            made(CONVERT, device, dtype).store(total[None], dq[None], scale)
+            each = ((WHOLE, {"ordered": "true"} if ordered else {}),)
+        of_each = (made(base, device, settings | of, causal=causal) for base, of in each)
+        kernels = made(DELTA, device, dtype), *of_each
+        compute(kernels, given, dlse, {"scale": scale * calling.LOG2_E}, results, scale)
     return of_shared(k, results)
 
 
@@ -194,19 +187,27 @@ def of_shared(k: Tensor, results: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor
     return dq, dk, dv
 
 
+def behind(starts: Tensor, longest: int) -> Tensor:
+    """Which of ``longest`` queries of each sequence it does not have, (batch, 1, longest)."""
+    lengths = starts[1:] - starts[:-1]
+    return (torch.arange(longest, device=starts.device) >= lengths[:, None])[:, None]
+
+
 def compute(
     kernels: tuple[SpecKernel, ...],
     given: dict[str, Tensor],
     dlse: Tensor | None,
     passed: Mapping[str, Tensor | float],
     results: tuple[Tensor, Tensor, Tensor],
+    scale: float,
 ) -> Tensor:
     """Has gradients of q, and of k and v for each head of q, written into ``results``.
 
     Args:
-        kernels: of row sums, and of gradients.
+        kernels: of row sums, and of gradients: two walks, or one that adds up that of q.
         given: what all of them read, by the names of the specs.
         passed: what those of gradients are given beside that.
+        scale: the softmax scale.
 
     Returns:
         The row sums of dout * out less ``dlse``, (batch, heads, longest).
@@ -214,14 +215,23 @@ def compute(
     given = {name: layouts.accessible(tensor) for name, tensor in given.items()}
     of_sums, *of_each = kernels
     lse = given["lse"]
-    delta, lse2 = (layouts.room(lse, lse.shape) for _ in range(2))
+    delta, lse2 = (layouts.room(lse, lse.shape).zero_() for _ in range(2))  # behind sequences, too
     _store(of_sums, **given, delta=delta, lse2=lse2)
-    if dlse is not None:
-        delta -= dlse  # the gradient of a score is p * (dp - delta + dlse)
+    if dlse is not None:  # the gradient of a score is p * (dp - delta + dlse)
+        delta -= dlse.masked_fill(behind(given["cu_seqlens_q"], lse.shape[2]), 0.0)
     every = {**given, "lse": lse2, "delta": delta, **passed}
     every |= dict(zip(("dq", "dk", "dv"), results, strict=True))
-    for one in of_each:
-        _store(one, **every)
+    walk, *more = of_each
+    if not walk.facts.sums:
+        for one in (walk, *more):
+            _store(one, **every)
+        return delta
+    dq = results[0]
+    total = layouts.room(lse, dq.shape).zero_()  # float32
+    extents = {"batch": lse.shape[0], "seq_q": lse.shape[2], "heads": dq.shape[1]}
+    _store(walk, **{**every, "dq": total, **turns.zeros(walk.facts, extents, dq)})
+    device, dtype = checks.devices(q=dq), {"dtype": checks.DTYPES[dq.dtype]}
+    calling.without_expressions(CONVERT, device, dtype).store(total[None], dq[None], scale)
     return delta
 
 

@@ -31,6 +31,7 @@ from schedgen.kernels import (
     cross_entropy_op,
     dropout_op,
     mixed_op,
+    one_walk,
     quantized_op,
     rotary_op,
     scaled_op,
@@ -40,7 +41,7 @@ from schedgen.kernels import (
 )
 from schedgen.kernels.attention_arguments import GRADIENT_DIMS, HEAD_DIMS, dims
 from schedgen.kernels.attention_backward import ARCHITECTURES as DERIVED
-from schedgen.kernels.attention_backward import CONVERT, DELTA, ORDERED, QUERIES, UNORDERED, WHOLE
+from schedgen.kernels.attention_backward import CONVERT, DELTA, QUERIES, WHOLE
 from schedgen.kernels.attention_backward import KEYS as KEYS_AND_VALUES
 from schedgen.kernels.attention_decode import COMBINE
 from schedgen.kernels.attention_decode import HEAD_DIMS as DECODED
@@ -179,9 +180,9 @@ def _gradients(target: str, dtype: str) -> Iterator[Shipped]:
         settings = (*dims(head_dim, head_dim).items(), ("dtype", dtype), *causal)
         yield Shipped(KEYS_AND_VALUES, target, settings)
         yield Shipped(QUERIES, target, settings)
-        if head_dim in UNORDERED[TARGETS[target]]:
+        if head_dim in one_walk.UNORDERED[TARGETS[target]]:
             yield Shipped(WHOLE, target, settings)
-        if head_dim in ORDERED[TARGETS[target]]:
+        if head_dim in one_walk.ORDERED[TARGETS[target]]:
             yield Shipped(WHOLE, target, (*settings, ("ordered", "true")))
     yield Shipped(CONVERT, target, (("dtype", dtype),))
 

@@ -1,9 +1,11 @@
 """The specs of a variant's gradients: of keys and values, and of queries, edited as data.
 
     of_keys(data of attention_bwd_kv, variant), of_queries(data of attention_bwd_q, variant)
+    of_all(data of attention_bwd, variant)
 
-Both compute the exponentials of scores again, so the mask and what a score becomes stand in both,
-once in coordinates that are turned: tiles of `attention_bwd_kv` have keys as rows. What is not kept
+The last one has all gradients in one walk, of five products; its tiles are those of keys. All
+compute the exponentials of scores again, so the mask and what a score becomes stand in all of them,
+in coordinates that are turned where tiles have keys as rows. What is not kept
 has an exponential of 0. Where a score becomes something else the gradient of the product is that of
 the score times the derivative of its formula, which is multiplied into the gradient of the
 exponentials before these are computed: no other tile has to be kept for it.
@@ -16,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from schedgen.expressions import (
     Binary,
+    Boolean,
     Expression,
     Logical,
     Name,
@@ -46,29 +49,52 @@ from schedgen.kernels.variants.conditions import (
 from schedgen.kernels.variants.reading import SCORE
 from schedgen.kernels.variants.spec import NAME, arguments, insert, put, walk
 
-KEYS, QUERIES = "attention_bwd_kv", "attention_bwd_q"
+KEYS, QUERIES, WHOLE = "attention_bwd_kv", "attention_bwd_q", "attention_bwd"
 PACKED_KEYS, PACKED_QUERIES = "attention_varlen_bwd_kv", "attention_varlen_bwd_q"
+PACKED_WHOLE = "attention_varlen_bwd"
 OF_KEYS = Layout("keys", "queries", turned=True)
 """Tiles of keys walk queries."""
 OF_QUERIES = Layout("queries", "keys", bounds=("column < seq_k",))
 """Tiles of queries walk keys."""
 _OF_SCORES = "(scale * 0.6931471805599453)"
 """What gradients of products are multiplied by at the end, where scores stay: the softmax scale."""
+_KNOWN = {
+    "causal": True, "early": False, "left == 'registers'": True, "left == 'tmem'": False,
+}  # fmt: skip
+"""What `attention_bwd` asks of its parameters, on Hopper with a causal mask."""
+
+
+@dataclass(frozen=True)
+class Registers:
+    """What registers of a spec are called, and its first product.
+
+    Attributes:
+        first: the first product of an iteration.
+        gradient: what the gradients of scores are computed in.
+        read: those of exponentials, when they are in registers.
+        beside: what else the operation that computes gradients writes.
+        over: dimensions of what is computed of a score.
+        most: exponents are limited to this; empty: they are not.
+    """
+
+    first: str
+    gradient: str
+    read: str = "rdP"
+    beside: Mapping[str, str] = field(default_factory=dict[str, str])
+    over: tuple[str, ...] = ("part",)
+    most: str = ""
+
+
+ALL = Registers("KQ", "rDS", "dP", {"rP": "rS"}, ("part", "band"), most="0")
+"""Of all gradients in one walk."""
 
 
 def of_keys(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     """The data of the spec of the gradients of keys and values."""
-    # what is loaded behind the queries of a packed sequence may be anything
-    bounds = ("column < seq_q",) if base.get("ragged") else ()
-    layout = replace(OF_KEYS, bounds=bounds)
-    data = _edited(base, variant, layout, first="KQ", gradient="rdS")
-    # beside a mask and 64 columns there are too few registers for both, not with 32 or 96 columns
-    # or where they have none of their own
-    masked = any(one["id"] == "MASK" for one in data["operations"]["body"])
-    masked = masked and "guest" not in data["parameters"]
-    few = f"({'head_dim == 64 or ' * masked}head_dim + head_dim_v > 192)"
-    data["rings"]["halves"]["only"] = f"left == 'registers' and not alone and {few}"
-    if bounds:  # with a mask of 64 columns the compiler serializes products beside a claim
+    data = _edited(base, variant, OF_KEYS, Registers("KQ", "rdS"))
+    if base.get(
+        "ragged"
+    ):  # with a mask of 64 columns the compiler serializes products beside a claim
         data["loops"]["claim"] = "where(left == 'registers' and head_dim != 64, dynamic, fixed)"
     _at_the_end(data, variant, "EPK", "dK")
     return data
@@ -76,32 +102,74 @@ def of_keys(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
 
 def of_queries(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     """The data of the spec of the gradient of queries."""
-    data = _edited(base, variant, OF_QUERIES, first="QK", gradient="rdP")
+    data = _edited(base, variant, OF_QUERIES, Registers("QK", "rdP"))
     _at_the_end(data, variant, "EPI", "dQ")
+    return data
+
+
+def of_all(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
+    """The data of the spec of all gradients, for which tiles of keys add to that of queries.
+
+    It is that of a causal mask, edited; but which keys there are is asked of no mask, so exponents
+    are at most 0: behind the last key nothing is infinite, which the zeros of k there would not
+    make 0.
+    """
+    data = _edited(_on_hopper(base), variant, OF_KEYS, ALL)
+    _at_the_end(data, variant, "EPK", "dK")
     return data
 
 
 EDITS = {
     KEYS: of_keys,
     QUERIES: of_queries,
+    WHOLE: of_all,
     PACKED_KEYS: of_keys,
     PACKED_QUERIES: of_queries,
+    PACKED_WHOLE: of_all,
 }
 """By the names of the specs that are edited."""
 
 
+def _on_hopper(base: Mapping[str, Any]) -> dict[str, Any]:
+    """The data of `attention_bwd` with what it has there with a causal mask, and nothing else."""
+    data: dict[str, Any] = deepcopy(dict(base))
+    data["targets"] = [target for target in data["targets"] if target == "h200"]
+    del data["parameters"]["early"]
+    groups: list[Any] = [data[part] for part in ("arguments", "buffers", "rings", "orders")]
+    for named in groups:
+        named |= {name: _settled(one) for name, one in named.items()}
+        for name in [name for name, one in named.items() if one is None]:
+            del named[name]
+    for part, listed in data["operations"].items():
+        data["operations"][part] = [one for one in map(_settled, listed) if one is not None]
+    return data
+
+
+def _settled(entry: Mapping[str, Any]) -> dict[str, Any] | None:
+    """An entry without a condition that is known; None if it is not there."""
+    found = dict(entry)
+    if "only" not in found:
+        return found
+    condition = parse(str(found["only"]))
+    for text, there in _KNOWN.items():
+        condition = replaced(condition, parse(text), Boolean(there))
+    condition = fold(condition, {})
+    if not isinstance(condition, Boolean):
+        return found | {"only": render(condition)}
+    del found["only"]
+    return found if condition.value else None
+
+
 def _edited(
-    base: Mapping[str, Any], variant: Variant, layout: Layout, *, first: str, gradient: str
+    base: Mapping[str, Any], variant: Variant, layout: Layout, registers: Registers
 ) -> dict[str, Any]:
-    """What both have in common; ``first`` is the first product of an iteration, ``gradient`` the
-    registers that the gradients of scores are computed in.
-    """
+    """What all have in common."""
     data: dict[str, Any] = deepcopy(dict(base))
     data["kernel"] = f"{NAME}{data['kernel'].removeprefix('attention')}"
     data["about"] = "gradients of a variant of attention, made of expressions"
     del data["parameters"]["causal"]
     arguments(data, variant)
-    _loads(data, variant, layout, first)
+    _loads(data, variant, layout, registers)
     in_mask, elsewhere = split(variant, layout)
     _mask(data, in_mask, blocks=variant.blocks)
     if layout.turned and variant.score is not None:
@@ -109,20 +177,24 @@ def _edited(
         # become 0 by what it is multiplied by. A product that stays is 0 there.
         elsewhere = [*elsewhere, parse("column < seq_q")]
     body: list[dict[str, Any]] = data["operations"]["body"]
-    score, factor = _scores(data, variant, layout)
-    value = f"exp2({render(Binary('*', score, Name('scale')))} - sLse)"
+    score, factor = _scores(data, variant, layout, registers.over)
+    value = f"{render(Binary('*', score, Name('scale')))} - sLse"
+    value = f"exp2(min({value}, {registers.most}))" if registers.most else f"exp2({value})"
     if elsewhere:
         value = f"where({render(joined(elsewhere))}, {value}, 0)"
     put(body, "EXP", {"to": {"rS": value}})
     if factor != ONE:
-        loaded = next(one for one in body if one["id"] == "LDP")
-        # DER subtracts, and GRAD sees by rS what END leaves out
-        body[:] = [one for one in body if one["id"] not in ("LDP", "DIFF", "END")]
-        insert(body, loaded, before="EXP")
-        only = {key: loaded[key] for key in loaded.keys() & {"only"}}
-        _insert(data, "DER", {"rdP": f"(rdP - sDelta) * ({render(factor)})"}, **only)
+        loaded = [one for one in body if one["id"] == "LDP"]
+        body[:] = [one for one in body if one["id"] != "LDP"]
+        for one in loaded:
+            insert(body, one, before="EXP")
+        only = {key: one[key] for one in loaded for key in one.keys() & {"only"}}
+        read = registers.read
+        made = {read: f"({read} - sDelta) * ({render(factor)})"}
+        _insert(data, "DER", made, registers.over, **only)
         # what is not kept may have any derivative, also one that is no number
-        put(body, "GRAD", {"to": {gradient: "where(rS > 0, rS * rdP, 0)"}})
+        made = {**registers.beside, registers.gradient: f"where(rS > 0, rS * {read}, 0)"}
+        put(body, "GRAD", {"to": made})
     for key in ("tile_first", "tile_trips"):
         data["loops"].pop(key, None)
     if variant.blocks:
@@ -132,18 +204,19 @@ def _edited(
     return data
 
 
-def _loads(data: dict[str, Any], variant: Variant, layout: Layout, first: str) -> None:
+def _loads(data: dict[str, Any], variant: Variant, layout: Layout, registers: Registers) -> None:
     """Elements of vectors along rows or columns of tiles, as the specs have those of ``lse``."""
     for vector in variant.vectors:
         name = buffer(vector)
         load = {"id": f"L_{vector.argument}", "kind": "load", "from": vector.argument, "to": name}
         if vector.along == layout.fixed:
             shape: dict[str, Any] = {"space": "smem", "shape": [layout.block], "lives": "tile"}
+            shape |= {"split": {"rows": "band"}} if "band" in registers.over else {}
             data["operations"]["before"].append(load)
         elif vector.along is not None:
             shape = {"space": "smem", "shape": [1, layout.step], "depth": "auto"}
             shape["split"] = {"columns": "part"}
-            insert(data["operations"]["body"], load, before=first)
+            insert(data["operations"]["body"], load, before=registers.first)
         else:
             continue
         data["buffers"][name] = shape
@@ -164,7 +237,7 @@ def _mask(data: dict[str, Any], in_mask: list[Expression], *, blocks: bool) -> N
 
 
 def _scores(
-    data: dict[str, Any], variant: Variant, layout: Layout
+    data: dict[str, Any], variant: Variant, layout: Layout, over: tuple[str, ...]
 ) -> tuple[Expression, Expression]:
     """What a score is, and its derivative by the product that it is made of. What both make of the
     product first, such as its ``tanh``, is computed once, in its place.
@@ -179,16 +252,18 @@ def _scores(
     if first == Name(SCORE):
         score, factor = (scored(variant, layout, Name("rS"), one) for one in formulas)
         return score, factor
-    _insert(data, "VALUE", {"rS": render(scored(variant, layout, Name("rS"), first))})
+    _insert(data, "VALUE", {"rS": render(scored(variant, layout, Name("rS"), first))}, over)
     names = tile_names(variant.score)
     rest = (replaced(one, first, Name("rS")) for one in formulas)
     score, factor = (fold(layout.placed(one), names) for one in rest)
     return score, factor
 
 
-def _insert(data: dict[str, Any], name: str, to: Mapping[str, str], **more: Any) -> None:
+def _insert(
+    data: dict[str, Any], name: str, to: Mapping[str, str], over: tuple[str, ...], **more: Any
+) -> None:
     """A formula before the exponentials."""
-    made = {"id": name, "kind": "map", "over": ["part"], "to": dict(to), "label": "softmax"}
+    made = {"id": name, "kind": "map", "over": [*over], "to": dict(to), "label": "softmax"}
     insert(data["operations"]["body"], made | more, before="EXP")
 
 

@@ -20,7 +20,7 @@ from schedgen.expressions import Expression, Logical, parse
 from schedgen.kernels import cache, checks, keys
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel, function_of, spec_kernel, target_for
-from schedgen.kernels.variants.backward import EDITS, KEYS, PACKED_KEYS
+from schedgen.kernels.variants.backward import EDITS, KEYS, PACKED_KEYS, PACKED_WHOLE, WHOLE
 from schedgen.kernels.variants.conditions import CAUSAL, FACTOR, Variant
 from schedgen.kernels.variants.reading import (
     COORDINATES,
@@ -45,7 +45,7 @@ MOST_WHOLE = 1 << 24
 SMALLER = (96, 80, 64, 48, 32)
 """Sizes of an iteration that are tried, one after the other, where a kernel has too few registers
 with that of its spec."""
-WALKED = {KEYS: "queries", PACKED_KEYS: "queries"}
+WALKED = dict.fromkeys((KEYS, PACKED_KEYS, WHOLE, PACKED_WHOLE), "queries")
 """Parameters for how many columns an iteration has, by spec; of others it is ``keys``."""
 _RESERVED = {*COORDINATES, *SIZES, SCORE}
 Given = Mapping[str, Tensor | int | float]

@@ -2,9 +2,10 @@
 
 `attention` calls a variant through `attend` where gradients are asked for. The kernels are those of
 `schedgen.kernels.attention_backward`, with the mask and the score of the variant in them
-(`schedgen.kernels.variants.backward`); no sum goes across CTAs, so the same inputs give the same
-bits. Where a list says which blocks the forward pass takes, each of these kernels has one: of the
-blocks of keys for tiles of queries, and of the blocks of queries for tiles of keys.
+(`schedgen.kernels.variants.backward`); no sum goes across CTAs, or tiles take turns to add, so the
+same inputs give the same bits. Where a list says which blocks the forward pass takes, each of these
+kernels has one: of the blocks of keys for tiles of queries, and of the blocks of queries for tiles
+of keys.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ from torch.autograd import Function
 
 from schedgen.errors import SchedgenError
 from schedgen.expressions import ExpressionError
-from schedgen.kernels import attention_varlen, cache, checks, keys
+from schedgen.kernels import attention_varlen, cache, checks, keys, library, one_walk
 from schedgen.kernels.attention_arguments import derivable, dims, walks
 from schedgen.kernels.errors import GradientError, KernelError
 from schedgen.kernels.of_spec import SpecKernel
@@ -31,7 +32,9 @@ from schedgen.kernels.variants.backward import (
     OF_QUERIES,
     PACKED_KEYS,
     PACKED_QUERIES,
+    PACKED_WHOLE,
     QUERIES,
+    WHOLE,
 )
 from schedgen.kernels.variants.blocks import blocks_of, tile_of
 from schedgen.kernels.variants.errors import VariantError
@@ -40,11 +43,12 @@ from schedgen.stored import Store
 
 log = logging.getLogger("schedgen.kernels")
 
-DELTA = "attention_bwd_delta"
-SPECS = DELTA, KEYS, QUERIES
-PACKED = attention_varlen.DELTA, PACKED_KEYS, PACKED_QUERIES
-"""Specs of row sums, and of gradients: of batches, and of packed sequences."""
-_DLSE, _NONE = "dlse", "no kernel of gradients takes lists"
+DELTA, CONVERT = "attention_bwd_delta", "attention_bwd_convert"
+SPECS = DELTA, KEYS, QUERIES, WHOLE
+PACKED = attention_varlen.DELTA, PACKED_KEYS, PACKED_QUERIES, PACKED_WHOLE
+"""Specs of row sums, and of gradients, by two walks or one: of batches, and of packed sequences."""
+_DLSE, _NONE = "dlse", "no kernel of gradients"
+_T = TypeVar("_T")
 Results = tuple[Tensor, Tensor]
 
 
@@ -184,7 +188,8 @@ def _compute(wanted: calling.Asked, named: planned.Named) -> tuple[Tensor, ...]:
     """The gradients of q, and of k and v for each head of q, and the row sums of dout * out."""
     q, k, v, scale = (named[name] for name in ("q", "k", "v", "scale"))
     _, given = planned.from_caller(named)
-    of_sums, *of_each = _kernels(q, v, wanted)
+    tiles = q.shape[0] * q.shape[2] * -(-k.shape[1] // one_walk.BLOCK)
+    of_sums, *of_each = _kernels(q, v, wanted, q.shape[1], tiles)
     delta, lse2 = of_sums(do=named["do"], o=named["o"], lse=named["lse"])
     if _DLSE in named:
         delta = delta - named[_DLSE]  # the gradient of a score is p * (dp - delta + dlse)
@@ -199,6 +204,10 @@ def _compute(wanted: calling.Asked, named: planned.Named) -> tuple[Tensor, ...]:
         made = one(**{parameter.name: passed[parameter.name] for parameter in one.inputs})
         made = made if len(one.outputs) > 1 else (made,)
         found |= {result.name: value for result, value in zip(one.outputs, made, strict=True)}
+    if found["dq"].dtype != q.dtype:  # what one walk added up
+        total, found["dq"] = found["dq"], q.new_empty(q.shape)
+        device, dtype = checks.devices(q=q), {"dtype": checks.DTYPES[q.dtype]}
+        library.launcher(device, CONVERT, **dtype).launch((total, found["dq"]), (scale,))
     return *(found[name] for name in ("dq", "dk", "dv")), delta
 
 
@@ -237,14 +246,13 @@ def of_packed(
     read = {"q": q, "k": k, "v": v, "do": dout, "o": out, "lse": lse, **named}
     sizes = {"head": q.shape[1], "batch": batch}
     passed = calling.expressed(wanted, sizes, q, scale, None, given)
-    made = _kernels(q, v, wanted, PACKED)
-    delta = attention_varlen.compute(made, read, dlse, passed, found)
+    tiles = q.shape[1] * -(-k.shape[0] // one_walk.BLOCK)
+    made = _kernels(q, v, wanted, lse.shape[2], tiles, PACKED)
+    delta = attention_varlen.compute(made, read, dlse, passed, found, scale)
     dsinks = None
     if sinks is not None:
-        lengths = starts[0][1:] - starts[0][:-1]
-        inside = torch.arange(lse.shape[2], device=lse.device) < lengths[:, None]
-        delta = delta.masked_fill(~inside[:, None], 0.0)
-        dsinks = _of_sinks(sinks, lse.masked_fill(~inside[:, None], 0.0), delta)
+        lse = lse.masked_fill(attention_varlen.behind(starts[0], lse.shape[2]), 0.0)
+        dsinks = _of_sinks(sinks, lse, delta)
     return *attention_varlen.of_shared(k, found), dsinks
 
 
@@ -288,58 +296,99 @@ def _of_sinks(sinks: Tensor, lse: Tensor, delta: Tensor) -> Tensor:
 
 
 def _kernels(
-    q: Tensor, v: Tensor, wanted: calling.Asked, specs: tuple[str, str, str] = SPECS
+    q: Tensor,
+    v: Tensor,
+    wanted: calling.Asked,
+    queries: int,
+    tiles: int,
+    specs: tuple[str, str, str, str] = SPECS,
 ) -> tuple[SpecKernel, ...]:
-    """Of row sums, of the gradients of keys and values (one or two), and of that of queries."""
+    """Of row sums, and of gradients: of keys and values (one or two) and of queries, or of all.
+
+    Args:
+        queries: of a sequence, at most.
+        tiles: blocks of keys of all heads, about.
+    """
     head_dim, head_dim_v = q.shape[-1], v.shape[-1]
     derivable(head_dim, head_dim_v)
-    target = calling.target_of(keys.architecture(checks.devices(q=q)))
+    device = checks.devices(q=q)
+    arch = keys.architecture(device)
+    target = calling.target_of(arch)
     dtype = {"dtype": checks.DTYPES[q.dtype]}
     settings = tuple((dims(head_dim, head_dim_v) | dtype).items())
     plain = replace(wanted, sinks=False)  # they are in the logarithms of sums
-    delta, of_keys, of_queries = specs
-    of_sums = calling.Asked(None, None, False, False, (), delta)
-    return (
-        _kernel(of_sums, target, tuple(dtype.items())),
-        *(
+    delta, of_keys, of_queries, whole = specs
+    of_sums = _kernel(calling.Asked(None, None, False, False, (), delta), target, (*dtype.items(),))
+
+    def in_two_walks() -> tuple[SpecKernel, ...]:
+        return tuple(
             _walking(replace(plain, base=base), target, (*settings, *of.items()))
             for base, of in walks(of_keys, of_queries, head_dim, head_dim_v)
-        ),
-    )
+        )
+
+    if not wanted.blocks and one_walk.in_turns(
+        arch, (head_dim, head_dim_v), queries, tiles, device
+    ):
+        asked, ordered = replace(plain, base=whole), (*settings, ("ordered", "true"))
+        return of_sums, *_or_else(asked, target, ordered, in_two_walks, "have two kernels")
+    return of_sums, *in_two_walks()
 
 
 def _walking(
     wanted: calling.Asked, target: str, settings: tuple[tuple[str, str], ...]
 ) -> SpecKernel:
     """A kernel that takes a list, if one is asked for and accepted, else one that computes all
-    blocks. That there is none is kept on disk, since finding out takes minutes.
+    blocks.
     """
     if not wanted.blocks:
         return _kernel(wanted, target, settings)
-    store, without = Store(), replace(wanted, blocks=False)
-    text, by = calling.spec_of(wanted).source.sha256, list(cache.packages())
-    made_from = [text, target, sorted(settings), by]  # what compiles may refuse it, too
+
+    def without() -> tuple[SpecKernel, ...]:
+        return (_kernel(replace(wanted, blocks=False), target, settings),)
+
+    (found,) = _or_else(wanted, target, settings, without, "compute all blocks")
+    return found
+
+
+def _or_else(
+    wanted: calling.Asked,
+    target: str,
+    settings: tuple[tuple[str, str], ...],
+    others: Callable[[], tuple[SpecKernel, ...]],
+    what: str,
+) -> tuple[SpecKernel, ...]:
+    """The kernel that is asked for, or ``others`` if none is accepted. That there is none is kept
+    on disk, since finding out takes minutes. ``what`` gradients do then is said once.
+    """
+    store, by = Store(), list(cache.packages())  # what compiles may refuse it, too
+    made_from = [_derived(wanted, calling.spec_of).source.sha256, target, sorted(settings), by]
     if store.get(_NONE, made_from) is not None:
-        return _kernel(without, target, settings)
+        return others()
     try:
-        return _kernel(wanted, target, settings)
+        return (_kernel(wanted, target, settings),)
     except GradientError as error:
-        found = _kernel(without, target, settings)  # raises what lists have nothing to do with
-        log.warning("gradients of this mask compute all blocks: %s", error)
+        found = others()  # raises what that kernel has nothing to do with
+        log.warning("gradients of this variant %s: %s", what, error)
         store.put(_NONE, made_from, str(error))
         return found
+
+
+def _derived(wanted: calling.Asked, by: Callable[[calling.Asked], _T]) -> _T:
+    """What is made of the formulas of a variant. Raises GradientError: one has no derivative."""
+    try:
+        return by(wanted)
+    except ExpressionError as error:
+        assert wanted.score is not None  # what is read there was read before, but for derivatives
+        shown = VariantError("score", wanted.score, "no-derivative", error)
+        message = f"attention has no gradients with this score, which has no derivative:\n{shown}"
+        raise GradientError(message) from None
 
 
 def _kernel(
     wanted: calling.Asked, target: str, settings: tuple[tuple[str, str], ...]
 ) -> SpecKernel:
     try:
-        return calling.kernel_of(wanted, target, settings)
-    except ExpressionError as error:
-        assert wanted.score is not None  # what is read there was read before, but for derivatives
-        shown = VariantError("score", wanted.score, "no-derivative", error)
-        message = f"attention has no gradients with this score, which has no derivative:\n{shown}"
-        raise GradientError(message) from None
+        return _derived(wanted, lambda one: calling.kernel_of(one, target, settings))
     except KernelError:
         raise
     except SchedgenError as error:

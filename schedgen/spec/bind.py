@@ -168,12 +168,19 @@ def _check_coordinates(
     """
     blocks = {axis.extent: axis.block for axis in grid}
     wrong: dict[str, tuple[str, Place]] = {}
-    for operation in (o for o in operations if o.tensor is None and o.places):
+    nowhere: dict[str, str] = {}
+    for operation in (o for o in operations if o.tensor is None):
         used = [*(formula for _, formula in operation.formulas), operation.when]
         names = {name.name for formula in used if formula for name in references(formula)}
-        for name, place in zip(("row", "column"), operation.places, strict=True):
+        if not operation.places and names & {"row", "column"}:
+            nowhere[operation.base] = min(names & {"row", "column"})
+        for name, place in zip(("row", "column"), operation.places, strict=False):
             if name in names and place.block != blocks.get(place.along, place.block):
                 wrong.setdefault(operation.base, (name, place))
+    for base, name in nowhere.items():
+        message = f"'{base}' asks for '{name}', and no store says along which extent these lie"
+        fix = "store a tile with rows and columns; of values of rows only 'row' is known"
+        scope.error("bad-coordinates", message, _listed(spec, base), fix=fix)
     for base, (name, place) in wrong.items():
         message = (
             f"'{base}' asks for '{name}' along '{place.along}', and what it writes has "

@@ -71,8 +71,14 @@ class Placing:
         names = {name.name for _, formula in used for name in references(formula)}
         if not names & _COORDINATES:
             return ()
-        sides = self._sides(self._widest(operation, draft), draft, index)
+        widest = self._widest(operation, draft)
+        sides = self._sides(widest, draft, index)
         extents = list(self.tile_extents)
+        shape = self.layout.regions[draft.operands[widest][0].region].shape
+        if not any(extents) and len(shape) == 1:
+            if "column" in names or not self._of_vectors:
+                return ()
+            return self._along(self._of_vectors, sides[0], operation), sides[1]
         if operation.phase is Phase.BODY and len(self.walked) == 1:
             extents[1] = next(iter(self.walked))
         if not all(extents):
@@ -129,6 +135,12 @@ class Placing:
                     continue
                 return tiled[0], tiled[1]
         return self._counting
+
+    @property
+    def _of_vectors(self) -> str:
+        """The extent along which rows lie where only values of rows are stored."""
+        along = {self._tiled(store.to)[-1] for store in self.spec.stores}
+        return along.pop() if len(along) == 1 else ""
 
     @property
     def _counting(self) -> tuple[str, str]:

@@ -1,5 +1,6 @@
 """Kernels of packed sequences that are not there: computed by torch on the CPU, one sequence after
-the other. What lies behind the end of a sequence in padded tensors is NaN.
+the other. What lies behind the end of a sequence in padded tensors is NaN, but for what kernels of
+gradients read.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class Packed:
         left_out |= set[str]() if ordered else {"turns"}
         arguments = [n for n in read_spec(wanted.base).file.arguments if n not in left_out]
         told = (("turns", (("batch", 1), ("heads", 1)), "ceil(seq_q / 80)"),) if ordered else ()
+        sums = ("dq",) if wanted.base == WHOLE else ()
         parameters = [SimpleNamespace(name=name) for name in arguments]
-        self.facts = SimpleNamespace(parameters=parameters, turns=told)
+        self.facts = SimpleNamespace(parameters=parameters, turns=told, sums=sums)
 
     def store(self, *arguments: Any) -> None:
         names = [parameter.name for parameter in self.facts.parameters]
@@ -60,13 +62,16 @@ class Packed:
             return
         if "o" in given:
             given["lse"].fill_(math.nan)
+        else:
+            assert all(
+                torch.isfinite(given[name]).all() for name in given.keys() & {"lse", "delta"}
+            )
         for number, queries, keys in segments(given):
             self._sequence(given, number, queries, keys)
 
     def _sums(self, given: Given) -> None:
         do, o, lse = given["do"].float(), given["o"].float(), given["lse"]
-        for padded in (given["delta"], given["lse2"]):
-            padded.fill_(math.nan)
+        assert not (given["delta"].any() or given["lse2"].any())
         for number, (begin, end) in enumerate(pairwise(given["cu_seqlens_q"].tolist())):
             here = number, slice(None), slice(0, end - begin)
             given["delta"][here] = (do[begin:end] * o[begin:end]).sum(-1).T

@@ -6,24 +6,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from importlib import import_module
 
 import pytest
 import torch
 from torch import Tensor
 
 from schedgen.driver import lock_file
-from schedgen.kernels import attention, attention_backward, keys, launcher
+from schedgen.kernels import attention, attention_backward, keys, launcher, one_walk
 from schedgen.kernels.attention_backward import (
     ARCHITECTURES,
     KEYS,
-    ORDERED,
     QUERIES,
-    UNORDERED,
     WHOLE,
     without_turns,
 )
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
+from schedgen.kernels.one_walk import ORDERED, UNORDERED
 from schedgen.kernels.variants import calling
 from schedgen.spec.reader import read_spec
 from tests.kernels.test_attention_op import operands, reference
@@ -53,12 +51,10 @@ def near(found: Tensor, wanted: Tensor) -> bool:
 def in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has few queries take turns, too, where many do."""
 
-    def always(q: Tensor, k: Tensor, device: torch.device) -> bool:
-        del q, k, device
-        return True
+    def always(arch: str, head_dims: tuple[int, int], *_: object) -> bool:
+        return head_dims[0] == head_dims[1] and head_dims[0] in ORDERED[arch]
 
-    module = import_module("schedgen.kernels.attention_backward")
-    monkeypatch.setattr(module, "_long", always)
+    monkeypatch.setattr(one_walk, "in_turns", always)
 
 
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -140,8 +136,7 @@ def test_few_queries_or_tiles_take_no_turns(
 
 
 def test_tiles_are_those_of_the_spec() -> None:
-    module = import_module("schedgen.kernels.attention_backward")
-    assert read_spec(WHOLE).file.parameters["keys"].default == module._BLOCK
+    assert read_spec(WHOLE).file.parameters["keys"].default == one_walk.BLOCK
 
 
 def test_gradients_without_sums_over_blocks(launches: list[str]) -> None:

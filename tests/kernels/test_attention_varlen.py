@@ -99,6 +99,19 @@ def test_gradients_in_one_walk(kernels: list[str], ordered: bool, causal: bool) 
     ]
 
 
+@pytest.mark.usefixtures("kernels")
+def test_nothing_behind_sequences_counts() -> None:
+    """Whatever the gradient of padded logarithms has there."""
+    q, k, v = (x.detach() for x in operands(2, 1))
+    out, lse = OPERATOR(q, k, v, *starts(), LONGEST[0], 1 / 8, False)
+    dout, dlse = torch.randn(out.shape).bfloat16(), torch.zeros(lse.shape)
+    found = GRADIENTS(dout, q, k, v, out, lse, *starts(), dlse, 1 / 8, False)
+    for number, length in enumerate(LENGTHS_Q):
+        dlse[number, :, length:] = math.nan
+    again = GRADIENTS(dout, q, k, v, out, lse, *starts(), dlse, 1 / 8, False)
+    assert all(map(torch.equal, found, again))
+
+
 def test_gradients_of_one_result(kernels: list[str]) -> None:
     given = operands(2, 1)
     out, lse = flash_attn_varlen_func(*given, *starts(), *LONGEST, return_lse=True)

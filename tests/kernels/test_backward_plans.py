@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from schedgen.kernels import attention, attention_backward, launcher
+from schedgen.kernels import attention, attention_backward, launcher, one_walk
 from schedgen.kernels.attention_backward import (
     _attention_bwd,  # pyright: ignore[reportPrivateUsage]
     _attention_bwd_unordered,  # pyright: ignore[reportPrivateUsage]
@@ -66,9 +65,8 @@ def test_gradients_in_turns(monkeypatch: pytest.MonkeyPatch, planned: list[str])
         assert device.type != "meta"
         return 1
 
-    module = import_module("schedgen.kernels.attention_backward")
     monkeypatch.setattr(launcher, "multiprocessors", one)
-    monkeypatch.setattr(module, "IN_ORDER_FROM", 1)
+    monkeypatch.setattr(one_walk, "IN_ORDER_FROM", 1)
     test_operators.opened(_attention_bwd, monkeypatch)
     for turn in range(4):
         q, k, v = (x + turn for x in operands(2, 40, 24, 2, 2, 64))

@@ -17,7 +17,7 @@ from schedgen.driver.binding import kernels_of
 from schedgen.expressions import ExpressionError
 from schedgen.interpret.sequential import run
 from schedgen.kernels.attention_arguments import walks
-from schedgen.kernels.variants.backward import KEYS, QUERIES
+from schedgen.kernels.variants.backward import KEYS, QUERIES, WHOLE
 from schedgen.kernels.variants.calling import LOG2_E, Asked, asked, expressed, sizes_of, spec_of
 from schedgen.machine_file import read_machine
 from tests.fuzz.fuzzer import fuzzer
@@ -26,6 +26,8 @@ from tests.schedgen.interpret.problems import random
 
 SMALL = {"queries": "16", "keys": "16"}
 BOTH = (KEYS, QUERIES)
+ALL = {"keys": "32"}
+"""Tiles of the kernel with five products, of which two warpgroups have half each."""
 EVERYTHING = torch.ones(SEQ_Q, SEQ_K, dtype=torch.bool)
 
 SCORES: Mapping[str, tuple[Mapping[str, Any], Callable[[Tensor], Tensor]]] = {
@@ -72,6 +74,7 @@ def gradients(
     target: str,
     shape: tuple[int, int, int, int, int] = (2, SEQ_Q, SEQ_K, HEADS, HEADS),
     head_dim: int = 64,
+    one_walk: bool = False,
 ) -> None:
     """Those of the specs are right. ``shape``: batch, seq_q, seq_k, heads, heads_k."""
     batch, seq_q, seq_k, heads, heads_k = shape
@@ -80,16 +83,20 @@ def gradients(
     lse, delta, right = wanted_of((q, k, v), score, kept, dout)
     sums = (lse * LOG2_E).where(lse > -1e30, 1e30).float()
     inputs: dict[str, Any] = {"q": q, "k": k, "v": v, "do": dout, "lse": sums}
-    inputs |= {"delta": delta.float()}
+    inputs |= {"delta": delta.float(), "dq": torch.zeros_like(q, dtype=torch.float32)}
     for name, value in expressed(wanted, sizes_of(q, k), q, 1 / 8, None, given).items():
         inputs[name] = value if isinstance(value, Tensor) else torch.tensor(value)
     found: dict[str, Tensor] = {}
-    for base, of in walks(KEYS, QUERIES, head_dim, head_dim):
+    for base, of in [(WHOLE, ALL)] if one_walk else walks(KEYS, QUERIES, head_dim, head_dim):
         spec = spec_of(replace(wanted, base=base))
         told = {**SMALL, "head_dim": str(head_dim), **of}
         kernel = kernels_of(spec, read_machine(target), told)[0]
-        names = {argument.name for argument in kernel.arguments}
+        names = {
+            argument.name for argument in kernel.arguments if one_walk or argument.name != "dq"
+        }
         found |= run(kernel, {name: value for name, value in inputs.items() if name in names})
+    if one_walk:  # its sums are multiplied by the softmax scale where they are rounded
+        found["dq"] /= 8
     for name, its in zip(("dq", "dk", "dv"), right, strict=True):
         mine, most = found[name].double(), max(1.0, its.abs().max().item())
         if mine.shape != its.shape:  # of each head, where some share keys
@@ -114,6 +121,22 @@ def test_scores(score: str, target: str) -> None:
     logarithm = "log" in score
     mask, kept = ("column <= row", COLUMN <= ROW) if logarithm else (None, EVERYTHING)
     gradients(asked(mask, score, False, None, given), given, formula, kept, target)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_masks_in_one_walk(mask: str) -> None:
+    given, keep = MASKS[mask]
+    wanted = asked(mask, None, False, None, given)
+    gradients(wanted, given, lambda s: s, keep(), "h200", head_dim=128, one_walk=True)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_scores_in_one_walk(score: str) -> None:
+    given, formula = SCORES[score]
+    logarithm = "log" in score
+    mask, kept = ("column <= row", COLUMN <= ROW) if logarithm else (None, EVERYTHING)
+    wanted = asked(mask, score, False, None, given)
+    gradients(wanted, given, formula, kept, "h200", head_dim=128, one_walk=True)
 
 
 @pytest.mark.parametrize(("head_dim", "target"), [(96, "h200"), (160, "b200")])

@@ -289,3 +289,10 @@ def test_parts_lie_as_what_is_computed_with_them_is_split() -> None:
     sides = [{place.side: place for place in mask.places} for mask in masks]
     assert [(at["columns"].offset, at["columns"].step) for at in sides] == [(0, 128), (64, 128)]
     assert [(at["rows"].offset, at["rows"].block) for at in sides] == [(0, 128)] * 2
+
+
+def test_rows_of_values_of_rows() -> None:
+    """Where nothing else is stored, `row` counts along the extent along which they lie."""
+    kernel = kernels_of(read_spec("attention_varlen_bwd_delta"), read_machine("h200"), {})[0]
+    end = next(one for one in kernel.operations if one.base == "END")
+    assert (end.places[0].along, end.places[0].block, end.places[1].extent) == ("seq_q", 64, "")

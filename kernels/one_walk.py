@@ -1,0 +1,50 @@
+"""Where gradients of attention are computed in one walk, of five products, instead of two of seven.
+
+The kernel of one walk adds to the gradient of queries from all tiles of keys: in any order, or in
+turns, by which the same arguments give the same bits (docs/backward.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import torch
+
+from schedgen.kernels import launcher
+
+UNORDERED: Mapping[str, Collection[int]] = {"sm_90a": (64, 128), "sm_100a": (64,)}
+"""Head dimensions for which there is a kernel that adds up in any order, by architecture: those
+with fewer model cycles than the two kernels have."""
+ORDERED: Mapping[str, Collection[int]] = {"sm_90a": (64, 128), "sm_100a": ()}
+"""And for which it adds up in turns: where that was measured to be faster than two kernels."""
+BLOCK = 128
+"""Keys of an output tile."""
+IN_ORDER_FROM = 2048
+"""Queries from which it does so: with fewer a tile is as short as its turns. On an H200 two kernels
+took 8 % less time for 8 x 1024 queries of 16 heads, and 2 % more for 4 x 2048 (graphs;
+`benchmarks/backward.py --short` has these cases).
+"""
+IN_ORDER_TILES = 4
+"""Output tiles of each SM from which it does so: with fewer SMs wait for turns with nothing else to
+do. Two kernels took 4 % less time for 4096 queries of 8 heads, and 4 % more for 2 x 3072 of 16.
+"""
+
+
+def in_turns(
+    arch: str, head_dims: tuple[int, int], queries: int, tiles: int, device: torch.device
+) -> bool:
+    """Whether turns to add take less time than two kernels, where there are both.
+
+    Args:
+        head_dims: of q and k, and of v.
+        queries: of a sequence.
+        tiles: output tiles, which are blocks of keys of all heads.
+        device: that of the operands.
+    """
+    head_dim, of_v = head_dims
+    there = head_dim == of_v and head_dim in ORDERED.get(arch, ())
+    return (
+        there
+        and queries >= IN_ORDER_FROM
+        and tiles >= IN_ORDER_TILES * launcher.multiprocessors(device)
+    )
