@@ -71,7 +71,8 @@ class Packed:
 
     def _sums(self, given: Given) -> None:
         do, o, lse = given["do"].float(), given["o"].float(), given["lse"]
-        assert not (given["delta"].any() or given["lse2"].any())
+        assert not given["delta"].any()
+        assert not given["lse2"].any()
         for number, (begin, end) in enumerate(pairwise(given["cu_seqlens_q"].tolist())):
             here = number, slice(None), slice(0, end - begin)
             given["delta"][here] = (do[begin:end] * o[begin:end]).sum(-1).T
