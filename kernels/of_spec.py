@@ -14,7 +14,7 @@ from torch import Tensor
 
 from schedgen.codegen.facts import Parameter, read_facts
 from schedgen.driver import lock_file
-from schedgen.kernels import cache, layouts, library, operators, plans, turns
+from schedgen.kernels import cache, layouts, library, operators, plans, styles, turns
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 from schedgen.kernels.launcher import DTYPES, architecture
 from schedgen.kernels.of_file import GeneratedKernel
@@ -230,6 +230,7 @@ def _text(
         [spec.source.file, spec.source.sha256, sorted(settings.items())],
         [machine.name, machine.sha256],
         list(pace),
+        sorted(styles.styled((), spec.file.kernel, machine.name, settings)),
     ]
     kept = store.get("kernel", made_from)
     if kept is None:
@@ -237,6 +238,8 @@ def _text(
 
         log.info("solving %s for %s, once on this machine", spec.file.kernel, machine.name)
         made, _ = selected(name, target, settings, log.info, pace=pace, store=store)
+        if not pace:
+            made = styles.in_style(made, spec, machine, settings, store)
         kept = f"{made.name}\n{made.text}"
         store.put("kernel", made_from, kept)
     file, _, text = kept.partition("\n")

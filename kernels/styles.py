@@ -1,4 +1,5 @@
-"""How shipped kernels are written where only a GPU tells what is faster (`schedgen.codegen.style`).
+"""How kernels are written where only a GPU tells what is faster (`schedgen.codegen.style`): those
+that are shipped, and those that functions make of the same specs, or of edits of these.
 
 Words are taken for what took fewer cycles so on an H200, ``prompt`` by 1 to 26 %; others took as
 many, or more (`benchmarks/styles.py`). Kernels of ``attention_bwd`` took 2 to 5 % less time with
@@ -8,6 +9,13 @@ many, or more (`benchmarks/styles.py`). Kernels of ``attention_bwd`` took 2 to 5
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from schedgen.driver.emitting import Emission
+    from schedgen.machine import Machine
+    from schedgen.spec.reader import Spec
+    from schedgen.stored import Store
 
 NARROW = {"tile_n": "32", "tile_k": "256"}
 """Tiles whose loads are so small that issuing them is what takes time."""
@@ -71,6 +79,16 @@ SUFFICING: Mapping[str, Kernels] = {
 assemblers otherwise (`schedgen.kernels.budgets`). By machine code the softmax takes no longer."""
 _UNDECIDED = {"prompt", "straight", "loose", "late", "o1"}
 """What no compiler decides: taken nowhere else."""
+_MASKED = {"causal": "true"}
+LIKE: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "attention_varlen_bwd": ("attention_bwd", {}),
+    "attention_varlen_bwd_q": ("attention_bwd_q", {}),
+    "attention_variant_bwd": ("attention_bwd", _MASKED),
+    "attention_variant_bwd_q": ("attention_bwd_q", _MASKED),
+    "attention_variant_varlen_bwd": ("attention_bwd", _MASKED),
+    "attention_variant_varlen_bwd_q": ("attention_bwd_q", _MASKED),
+}
+"""Specs of which no kernels are shipped, that which they are like, and settings beside theirs."""
 MEASURED = "h200"
 TAKEN: Mapping[str, Mapping[str, Kernels]] = {MEASURED: FASTER, "b200": SUFFICING}
 """By machine model: what is taken for it."""
@@ -79,6 +97,8 @@ TAKEN: Mapping[str, Mapping[str, Kernels]] = {MEASURED: FASTER, "b200": SUFFICIN
 def styled(words: tuple[str, ...], spec: str, target: str, settings: Mapping[str, str]) -> set[str]:
     """``words`` of a style, with those of `TAKEN`: that were measured to be faster, or suffice."""
     found = set(words) - _UNDECIDED
+    spec, more = LIKE.get(spec, (spec, {}))
+    settings = {**settings, **more}
     for word, kernels in TAKEN.get(target, {}).items():
         if any(fits(settings, one) for one in kernels.get(spec, ())):
             found.add(word)
@@ -90,3 +110,30 @@ def styled(words: tuple[str, ...], spec: str, target: str, settings: Mapping[str
 def fits(settings: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     """Whether an entry of `TAKEN` is of a kernel with these settings."""
     return all(settings.get(name, "") == value for name, value in wanted.items())
+
+
+def in_style(
+    made: Emission, spec: Spec, machine: Machine, settings: Mapping[str, str], store: Store
+) -> Emission:
+    """``made``, or the same kernel as was measured to be faster, where the compiler accepts that.
+
+    Raises what solving and compiling raise.
+    """
+    from schedgen.codegen.style import Style
+    from schedgen.driver.attempts import acceptable, compiled
+    from schedgen.driver.emitting import emission, restyled
+    from schedgen.driver.variations import Variation
+
+    name, chosen = spec.file.kernel, dict(settings)
+    measured = styled((), name, machine.name, settings)
+    if not measured:
+        return made
+    first = [emission(spec, machine, chosen, store=store)] if "late" in measured else []
+    for one in (*first, made):  # what was measured ``late`` is the schedule as it was planned
+        words = (
+            measured if one is not made else styled(made.style.words, name, machine.name, chosen)
+        )
+        other = restyled(one, Style.of(words))
+        if acceptable(compiled(other, Variation(), store, conform=False).report):
+            return other
+    return made

@@ -47,3 +47,18 @@ def test_what_is_mixed_has_no_blocks() -> None:
     settings["causal"] = "true"  # an entry with an empty value is of kernels that have none
     found = styles.styled(("blocks",), "attention_bwd", "h200", settings)
     assert found == {"shared", "prompt", "peeled", "loose"}
+
+
+def test_edits_are_written_as_what_they_are_of() -> None:
+    """Such as kernels of packed sequences; a variant has a mask."""
+    settings = {"head_dim": "128", "ordered": "true"}
+    found = styles.styled((), "attention_varlen_bwd", "h200", settings)
+    assert found == styles.styled((), "attention_bwd", "h200", settings)
+    found = styles.styled((), "attention_variant_bwd", "h200", settings)
+    assert found == {"shared", "prompt", "peeled", "loose", "o1"}
+    assert {spec for spec, _ in styles.LIKE.values()} <= {lock.spec for lock in locks()}
+    assert not styles.LIKE.keys() & {lock.spec for lock in locks()}
+
+
+def locks() -> list[lock_file.Lock]:
+    return [one.lock for one in lock_file.every()]

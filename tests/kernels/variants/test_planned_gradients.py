@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from schedgen.codegen.facts import read_facts
-from schedgen.kernels import attention, attention_backward, library, plans
+from schedgen.kernels import attention, attention_backward, library, one_walk, plans
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.variants import calling, gradients, listing
 from schedgen.kernels.variants.calling import asked
@@ -32,6 +32,11 @@ FILES = [
     "attention_bwd_delta_sm_90a_bf16.py",
     "attention_bwd_kv_sm_90a_head_dim64_bf16.py",
     "attention_bwd_q_sm_90a_head_dim64_bf16.py",
+]
+ONE_WALK = [
+    FILES[0],
+    "attention_bwd_sm_90a_head_dim64_bf16_ordered.py",
+    "attention_bwd_convert_sm_90a_bf16.py",
 ]
 COMPUTED = ["call", "call", "plan"]
 """The second call makes the plan, which computes the later ones."""
@@ -81,7 +86,7 @@ def computed(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
         found.append("plan" if plans.current() is not None else "call")
         return function.compute(wanted, named)
 
-    name = f"{request.node.name}_gradients"
+    name = "".join(x for x in request.node.name if x.isalnum() or x == "_") + "_gradients"
     monkeypatch.setattr(gradients, "_FUNCTION", replace(function, name=name, compute=compute))
     return found
 
@@ -130,13 +135,15 @@ def test_lists_are_in_the_plan(
     assert computed == COMPUTED
 
 
+@pytest.mark.parametrize("files", [FILES, ONE_WALK])
 def test_gradients_are_planned(
-    planned: list[str], computed: list[str], monkeypatch: pytest.MonkeyPatch
+    files: list[str], planned: list[str], computed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All their launches are one plan, of other tensors and numbers, too; that of ``lse`` is
-    subtracted in Python.
+    subtracted in Python. In one walk that of q is added up, and rounded behind.
     """
-    kernels = [SpecKernel(library.named(name)) for name in FILES]
+    monkeypatch.setattr(one_walk, "in_turns", lambda *_: files is ONE_WALK)  # pyright: ignore
+    kernels = [SpecKernel(library.named(name)) for name in files if "convert" not in name]
     for kernel in kernels:
         test_operators.opened(kernel._operator, monkeypatch)  # pyright: ignore[reportPrivateUsage]
     of_base = {kernel.facts.kernel: kernel for kernel in kernels}
@@ -156,11 +163,11 @@ def test_gradients_are_planned(
         planned.clear()
         given = wanted, 0.125, None, {"first": 1.0 + turn}
         found = gradients.backward(dout, (q, k, v), (out, lse), None, *given)
-        assert planned == (FILES if turn > 1 else [])
+        assert planned == (files if turn > 1 else [])
         for mine, its in zip(found, right, strict=False):
             torch.testing.assert_close(mine, its, rtol=0, atol=0)
     assert computed == COMPUTED
     planned.clear()
     through_lse = gradients.backward(dout, (q, k, v), (out, lse), lse, *given)  # pyright: ignore
-    assert not set(FILES[1:]) & set(planned)
+    assert not set(files[1:2]) & set(planned)
     assert not torch.equal(through_lse[0], found[0])  # pyright: ignore
