@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from schedgen.driver import lock_file
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from schedgen.codegen.style import Style
+from schedgen.driver import attempts, emitting, lock_file
 from schedgen.kernels import styles
+from schedgen.machine_file import read_machine
+from schedgen.spec.reader import read_spec
 
 
 def test_locks_have_them() -> None:
@@ -62,3 +70,36 @@ def test_edits_are_written_as_what_they_are_of() -> None:
 
 def locks() -> list[lock_file.Lock]:
     return [one.lock for one in lock_file.every()]
+
+
+def test_the_compiler_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The schedule as it was planned first, where that was measured; what it refuses stays."""
+    spec, machine = read_spec("attention_bwd"), read_machine("h200")
+    made = SimpleNamespace(style=Style.of(["blocks"]), what="selected")
+    refused = {"planned", "selected"}
+    seen: list[tuple[str, tuple[str, ...]]] = []
+
+    def compiled(emitted: Any, *_: object, conform: bool) -> Any:
+        seen.append((emitted.what, emitted.style.words))
+        return SimpleNamespace(report=emitted.what not in refused)
+
+    def restyled(emitted: Any, style: Style) -> Any:
+        return SimpleNamespace(style=style, what=emitted.what)
+
+    monkeypatch.setattr(attempts, "compiled", compiled)
+    monkeypatch.setattr(attempts, "acceptable", bool)
+    monkeypatch.setattr(emitting, "restyled", restyled)
+    planned = SimpleNamespace(style=Style(), what="planned")
+    monkeypatch.setattr(emitting, "emission", lambda *_, **__: planned)  # pyright: ignore
+
+    def found() -> Any:
+        given: Any = made, spec, machine, {"head_dim": "128"}, None
+        return styles.in_style(*given)
+
+    assert found() is made
+    words = ("shared", "prompt", "loose", "late")
+    assert seen == [("planned", words), ("selected", words)]
+    refused.remove("selected")
+    assert (found().what, found().style.words) == ("selected", words)
+    refused.clear()
+    assert found().what == "planned"
