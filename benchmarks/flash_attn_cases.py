@@ -4,8 +4,8 @@ an eager computation.
     python benchmarks/flash_attn_cases.py --build FOLDER      # without a GPU: all kernels for H200
     python benchmarks/flash_attn_cases.py --list
     SCHEDGEN_CACHE_DIR=FOLDER python benchmarks/flash_attn_cases.py --kernels FOLDER
-                                          [--count N] [--packed N] [--seed S]
-                                          [--peer-seconds S] [--save]
+                                          [--count N] [--packed N] [--seed S] [--skip N]
+                                          [--seconds S] [--peer-seconds S] [--save]
 
 A seeded part of the grid causal x window x soft cap x sinks x slopes x grouped heads x head_dim x
 lengths from 1 to 4096, and of calls with up to six packed sequences (``--packed`` of them). A case
@@ -14,8 +14,10 @@ three times at the worst place (`tests/kernels/gpu_cases.py`); the peer is flash
 installed, has the feature and time is left to compile it, else torch with operands and
 probabilities in their data type, as in flash-attn's own tests. Rows that see nothing are 0 with
 -inf. ``--build`` writes the generated files, a manifest and objects for 132 SMs, so that nothing is
-solved or compiled on the GPU's machine. ``--save`` keeps all cases in
-``results/flash_attn_cases.json``. Exit status 1 if a case fails.
+solved or compiled on the GPU's machine. No case begins after ``--seconds``, and ``--skip`` goes on
+behind those that were done; both kinds of calls take turns. ``--save`` keeps all cases in
+``results/flash_attn_cases.json``, behind those that were skipped, if these are of the same day and
+machine. Exit status 1 if a case fails.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -211,21 +214,54 @@ def main() -> int:
         return 0
     if options.kernels:
         take(options.kernels.resolve())
-    peer, rows = Peer(options.peer_seconds), list[Row]()
-    every = [*cases(options.count, options.seed), *packed_cases(options.packed, options.seed)]
-    for case in every:
+    peer, rows, begin = Peer(options.peer_seconds), list[Row](), time.monotonic()
+    every = _mixed(cases(options.count, options.seed), packed_cases(options.packed, options.seed))
+    for case in every[options.skip :]:
+        if time.monotonic() - begin > options.seconds:
+            break
         rows.append(run(case, peer))
         if rows[-1]["failed"]:
             print("FAILED", json.dumps(rows[-1]), flush=True)
-    failed = sum(row["failed"] for row in rows)
-    peers = sum(row["peer"] != "eager" for row in rows)
-    print(f"{len(rows)} cases, {failed} failed; {peers} beside flash-attn-4")
+        if len(rows) % _SOME == 0:
+            _tell(rows, options.skip, len(every), begin)
+            _save(rows, options)
+    _tell(rows, options.skip, len(every), begin)
     for config, why in peer.refused.items():
         print("flash-attn-4:", config, why)
-    if options.save:
-        text = lines(environment(), rows)
-        (RESULTS / "flash_attn_cases.json").write_text(text, encoding="utf-8")
-    return int(failed > 0)
+    _save(rows, options)
+    return int(any(row["failed"] for row in rows))
+
+
+_SOME = 25
+"""Cases after which it says how far it is, and keeps what it has."""
+
+
+def _mixed(one: Sequence[Case], other: Sequence[PackedCase]) -> list[Case | PackedCase]:
+    """Both, evenly, so that the first ones are some of each."""
+    placed = [
+        ((n + 0.5) / len(cases), case) for cases in (one, other) for n, case in enumerate(cases)
+    ]
+    return [case for _, case in sorted(placed, key=lambda pair: pair[0])]
+
+
+def _tell(rows: Sequence[Row], skipped: int, every: int, begin: float) -> None:
+    failed = sum(row["failed"] for row in rows)
+    peers = sum(row["peer"] != "eager" for row in rows)
+    done = f"{len(rows)} cases behind {skipped}, of {every}, {failed} failed"
+    print(f"{time.monotonic() - begin:.0f} s: {done}; {peers} beside flash-attn-4", flush=True)
+
+
+def _save(rows: list[Row], options: argparse.Namespace) -> None:
+    """Keeps them behind those that were skipped."""
+    if not options.save:
+        return
+    path, here, old = RESULTS / "flash_attn_cases.json", environment(), list[Row]()
+    if options.skip:
+        kept = json.loads(path.read_text("utf-8"))
+        if kept["environment"] != json.loads(json.dumps(here)) or len(kept["rows"]) < options.skip:
+            raise SystemExit(f"{path} has other results; fix: begin without --skip")
+        old = kept["rows"][: options.skip]
+    path.write_text(lines(here, old + rows), encoding="utf-8")
 
 
 def _options() -> argparse.Namespace:
@@ -236,6 +272,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=285)
     parser.add_argument("--packed", type=int, default=90)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--skip", type=int, default=0, help="cases that were done")
+    parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--peer-seconds", type=float, default=100.0)
     parser.add_argument("--save", action="store_true")
     return parser.parse_args()

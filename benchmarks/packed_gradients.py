@@ -8,8 +8,9 @@ few that are empty, of one token, and one more or less than a tile. Times are th
 pass alone, by autograd, milliseconds: launched ahead with an overwritten L2 cache (`ms`), and as
 users call it (`eager ms`). TFLOP/s count five products of what masks leave. flash-attn-4 is asked
 with and without ``deterministic``; ours has the same bits each time, and ``same bits`` says of how
-many of 20 runs. ``in turns`` and ``any order`` are one kernel of all gradients instead of two,
-without autograd and so without eager times (`schedgen.kernels.attention_varlen.in_one_walk`).
+many of 20 runs. ``in turns`` and ``any order`` are one kernel of all gradients instead of the two
+of ``two walks``, whatever ours takes, without autograd and so without eager times
+(`schedgen.kernels.attention_varlen.in_one_walk`).
 Errors are relative, by the norm, of the first head of k and the heads of q that share it, against
 float64. ``--kernels`` takes what ``--build`` made, where nothing can be solved.
 """
@@ -37,7 +38,9 @@ from schedgen.benchmarks.timing import OURS, eagerly, error, imported, in_turns,
 EDGES = (0, 1, 127, 128, 129, 1000, 64, 0, 3, 2048)
 """Lengths around those of tiles."""
 TARGET, SMS, MANIFEST = "h200", 132, "kernels.json"
-IN_TURNS, ANY_ORDER = f"{OURS}, in turns", f"{OURS}, any order"
+WALKS = TWO_WALKS, IN_TURNS, ANY_ORDER = tuple(
+    f"{OURS}, {way}" for way in ("two walks", "in turns", "any order")
+)
 Row = dict[str, Any]
 Gradients = tuple[Tensor, ...]
 
@@ -163,22 +166,24 @@ def candidates(
     }
 
 
-def in_one_walk(
+def by_walks(
     case: Case, leaves: list[Tensor], starts: Tensor, dout: Tensor
 ) -> dict[str, Callable[[], Callable[[], Gradients]]]:
-    """The same by one kernel of ours, in turns and in any order."""
+    """The same by two kernels of ours, and by one, in turns and in any order."""
     from schedgen.kernels import attention_varlen
 
     scale, operands = case.head_dim**-0.5, [x.detach() for x in leaves]
     given = (*operands, starts, starts, max(case.lengths), scale, case.causal)
 
-    def made(ordered: bool) -> Callable[[], Gradients]:
+    def made(by: Callable[..., Gradients], **more: bool) -> Callable[[], Gradients]:
         results = attention_varlen.OPERATOR(*given)
-        return lambda: attention_varlen.in_one_walk(
-            dout, *operands, *results, starts, starts, causal=case.causal, ordered=ordered
-        )
+        return lambda: by(dout, *operands, *results, starts, starts, causal=case.causal, **more)
 
-    return {IN_TURNS: lambda: made(True), ANY_ORDER: lambda: made(False)}
+    return {
+        TWO_WALKS: lambda: made(attention_varlen.without_turns),
+        IN_TURNS: lambda: made(attention_varlen.in_one_walk, ordered=True),
+        ANY_ORDER: lambda: made(attention_varlen.in_one_walk, ordered=False),
+    }
 
 
 def reference(case: Case, operands: list[Tensor], dout: Tensor) -> Gradients:
@@ -222,7 +227,7 @@ def rows_of(case: Case) -> Iterator[Row]:
     problem |= {"heads": case.heads, "heads_k": case.heads_k, "head_dim": case.head_dim}
     problem["causal"] = case.causal
     given = (case, leaves, starts, dout)
-    yield from compared(case, problem, candidates(*given) | in_one_walk(*given), wanted)
+    yield from compared(case, problem, candidates(*given) | by_walks(*given), wanted)
 
 
 def compared(
@@ -247,14 +252,13 @@ def compared(
         return
     warm(runs[OURS])
     timed, called = in_turns(runs, ROUNDS), eagerly(runs, ROUNDS)
-    walks = (IN_TURNS, ANY_ORDER)
-    peers = [name for name in runs if name not in (OURS, *walks)]
+    peers = [name for name in runs if name not in (OURS, *WALKS)]
     for name, one in timed.items():
         row: Row = {**problem, "provider": name, "ms": round(one.milliseconds, 4)}
         row["TFLOP/s"] = round(case.flops / one.milliseconds / 1e9, 1)
-        if name not in walks:
+        if name not in WALKS:
             row["eager ms"] = round(called[name].milliseconds, 4)
-        for peer in peers if name in (OURS, *walks) else ():
+        for peer in peers if name in (OURS, *WALKS) else ():
             row[f"of {peer}"] = round(timed[peer].milliseconds / one.milliseconds, 3)
         for peer in peers if name == OURS else ():
             row[f"of {peer}, eagerly"] = round(

@@ -1,16 +1,16 @@
-"""Gradients of attention with a window on a GPU: by one walk in turns, and by two.
+"""Gradients of attention with a window on a GPU: by two walks, and by one in turns.
 
     python benchmarks/window_gradients.py --build FOLDER     # without a GPU: makes the kernels
     python benchmarks/window_gradients.py [--kernels FOLDER] [--save]
 
 A query sees 1024 keys and itself, of 16384 and of 4 x 4096, as ``attention(..., mask=...)`` says;
-2048 columns in heads of 128 and of 64. Ours is what `attention` does, a kernel of five products
-whose tiles take turns to add, and *two walks* is what it would do with fewer queries: two kernels,
-of seven. Peers are flash-attn-4 with its window, with and without ``deterministic``. Times are
-those of the backward pass alone, by autograd, milliseconds: launched ahead with an overwritten L2
-cache (`ms`), and as users call it (`eager ms`). TFLOP/s count five products of what the window
-leaves. Errors are relative, by the norm, of the first head, against float64; ``same bits`` says of
-how many of 20 runs. ``--kernels`` takes what ``--build`` made, where nothing can be solved;
+2048 columns in heads of 128 and of 64. Ours is what `attention` does, two kernels of seven
+products, and *in turns* one kernel of five, whose tiles take turns to add. Peers are flash-attn-4
+with its window, with and without ``deterministic``. Times are those of the backward pass alone, by
+autograd, milliseconds: launched ahead with an overwritten L2 cache (`ms`), and as users call it
+(`eager ms`). TFLOP/s count five products of what the window leaves. Errors are relative, by the
+norm, of the first head, against float64; ``same bits`` says of how many of 20 runs. ``--kernels``
+takes what ``--build`` made, where nothing can be solved;
 ``--save`` keeps results in ``results/window_gradients.json``.
 """
 
@@ -35,7 +35,7 @@ from schedgen.benchmarks.timing import OURS, imported
 WINDOW = 1024
 MASKS = ("column <= row and column >= row - window", "(column <= row) and column >= row - window")
 """One text twice: what is written in another way is planned by itself."""
-TWO_WALKS = f"{OURS}, two walks"
+IN_TURNS = f"{OURS}, in turns"
 Row = dict[str, Any]
 
 
@@ -77,9 +77,9 @@ def needed(head_dim: int) -> Iterator[tuple[Any, tuple[tuple[str, str], ...]]]:
 def build(folder: Path) -> None:
     """Makes the kernels for H200, and what is compiled of them."""
     os.environ["SCHEDGEN_CACHE_DIR"] = str(folder)
+    from schedgen.codegen.facts import read_facts
     from schedgen.kernels import cache, library
     from schedgen.kernels.attention_backward import CONVERT
-    from schedgen.kernels.library import shipped
     from schedgen.kernels.variants.calling import kernel_of
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,8 @@ def build(folder: Path) -> None:
             made[f"{wanted} {settings}"] = str(function.path.relative_to(folder))
             print(function.path, flush=True)
             (folder / MANIFEST).write_text(json.dumps(made, indent=1), encoding="utf-8")
-    library.build(shipped(["sm_90a"], [f"{CONVERT}_sm_90a_bf16"]), 1)
+    (convert,) = library.shipped(["sm_90a"], [f"{CONVERT}_sm_90a_bf16"])
+    cache.compiled(library.file(convert), read_facts(library.file(convert)), SMS)
 
 
 def take(folder: Path) -> None:
@@ -123,12 +124,12 @@ def candidates(
     def ours(mask: str) -> Callable[[], Gradients]:
         return derived(attention(*leaves, mask=mask, window=WINDOW))
 
-    def two_walks() -> Callable[[], Gradients]:
-        run, few = ours(MASKS[1]), one_walk.IN_ORDER_FROM
-        one_walk.IN_ORDER_FROM = dout.shape[1] + 1
+    def in_turns() -> Callable[[], Gradients]:
+        run, few = ours(MASKS[1]), one_walk.VARIANTS
+        one_walk.VARIANTS = one_walk.ORDERED
         for _ in range(3):  # until it is planned
             run()
-        one_walk.IN_ORDER_FROM = few
+        one_walk.VARIANTS = few
         return run
 
     def peer(deterministic: bool) -> Callable[[], Gradients]:
@@ -140,7 +141,7 @@ def candidates(
 
     return {
         OURS: lambda: ours(MASKS[0]),
-        TWO_WALKS: two_walks,
+        IN_TURNS: in_turns,
         "FA4": lambda: peer(False),
         "FA4 deterministic": lambda: peer(True),
     }

@@ -4,7 +4,8 @@
 
 `flash_attn_varlen_func` calls it where no variant is asked for. Kernels are made on first use.
 Gradients are those of `schedgen.kernels.attention_backward`, by kernels of which each has ragged
-extents; no sum goes across CTAs, so the same arguments give the same bits (but for `in_one_walk`).
+extents; no sum goes across CTAs, or tiles take turns to add, so the same arguments give the same
+bits (but for `in_one_walk`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from schedgen.kernels import checks, layouts, turns
+from schedgen.kernels import checks, keys, layouts, one_walk, turns
 from schedgen.kernels.attention_arguments import derivable, dims, walks
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel
@@ -136,7 +137,7 @@ def _fake_gradients(
 def _backward(
     dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, cu_seqlens_q: Tensor,
     cu_seqlens_k: Tensor, dlse: Tensor | None, scale: float, causal: bool,
-    *, ordered: bool | None = None,  # None: by two kernels, as GRADIENTS does
+    *, ordered: bool | None = None, two_walks: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     _check_gradients(dout, q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, dlse, scale)
     starts = {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k}
@@ -147,6 +148,8 @@ def _backward(
         settings = dims(q.shape[2], v.shape[2]) | dtype
         made = calling.without_expressions
         given = {"q": q, "k": k, "v": v, "do": dout, "o": out, "lse": lse, **starts}
+        if ordered is None and not two_walks:
+            ordered = _takes_turns(q, k, v, cu_seqlens_q, causal, device) or None
         if ordered is None:
             each = walks(PACKED_KEYS, PACKED_QUERIES, q.shape[2], v.shape[2])
         else:
@@ -155,6 +158,24 @@ def _backward(
         kernels = made(DELTA, device, dtype), *of_each
         compute(kernels, given, dlse, {"scale": scale * calling.LOG2_E}, results, scale)
     return of_shared(k, results)
+
+
+def _takes_turns(
+    q: Tensor, k: Tensor, v: Tensor, starts: Tensor, causal: bool, device: torch.device
+) -> bool:
+    """How long sequences are is data, but for their mean."""
+    arch, mean = keys.architecture(device), q.shape[0] // (len(starts) - 1)
+    tiles, sizes = q.shape[1] * -(-k.shape[0] // one_walk.BLOCK), (q.shape[2], v.shape[2])
+    return not causal and one_walk.in_turns(arch, sizes, mean, tiles, device, one_walk.PACKED)
+
+
+def without_turns(
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor, *, causal: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The gradients of packed sequences by two kernels, wherever one would take turns."""
+    given = (dout, q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k)
+    return _backward(*given, None, q.shape[2] ** -0.5, causal, two_walks=True)
 
 
 def in_one_walk(

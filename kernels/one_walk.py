@@ -30,19 +30,36 @@ do. Two kernels took 4 % less time for 4096 queries of 8 heads, and 4 % more for
 """
 
 
+VARIANTS: Mapping[str, Collection[int]] = {}
+"""And with masks and scores as text: no GPU has computed them so (`benchmarks/window_gradients.py`,
+which has them take turns, was not run).
+"""
+PACKED: Mapping[str, Collection[int]] = {"sm_90a": (128,)}
+"""And of packed sequences without a mask. With a causal mask tiles that are launched one by one
+took 9 to 14 % longer than two kernels for a mix of lengths, and in any order 10 to 13 % less
+(`benchmarks/packed_gradients.py`; 64 columns without a mask were not measured).
+"""
+
+
 def in_turns(
-    arch: str, head_dims: tuple[int, int], queries: int, tiles: int, device: torch.device
+    arch: str,
+    head_dims: tuple[int, int],
+    queries: int,
+    tiles: int,
+    device: torch.device,
+    among: Mapping[str, Collection[int]] = ORDERED,
 ) -> bool:
     """Whether turns to add take less time than two kernels, where there are both.
 
     Args:
         head_dims: of q and k, and of v.
-        queries: of a sequence.
+        queries: of a sequence; of packed ones, their mean.
         tiles: output tiles, which are blocks of keys of all heads.
         device: that of the operands.
+        among: head dimensions that may take turns: `ORDERED`, `VARIANTS` or `PACKED`.
     """
     head_dim, of_v = head_dims
-    there = head_dim == of_v and head_dim in ORDERED.get(arch, ())
+    there = head_dim == of_v and head_dim in among.get(arch, ())
     return (
         there
         and queries >= IN_ORDER_FROM

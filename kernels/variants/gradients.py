@@ -247,7 +247,7 @@ def of_packed(
     sizes = {"head": q.shape[1], "batch": batch}
     passed = calling.expressed(wanted, sizes, q, scale, None, given)
     tiles = q.shape[1] * -(-k.shape[0] // one_walk.BLOCK)
-    made = _kernels(q, v, wanted, lse.shape[2], tiles, PACKED)
+    made = _kernels(q, v, wanted, q.shape[0] // batch, tiles, PACKED)
     delta = attention_varlen.compute(made, read, dlse, passed, found, scale)
     dsinks = None
     if sinks is not None:
@@ -306,7 +306,7 @@ def _kernels(
     """Of row sums, and of gradients: of keys and values (one or two) and of queries, or of all.
 
     Args:
-        queries: of a sequence, at most.
+        queries: of a sequence; of packed ones, their mean.
         tiles: blocks of keys of all heads, about.
     """
     head_dim, head_dim_v = q.shape[-1], v.shape[-1]
@@ -326,9 +326,9 @@ def _kernels(
             for base, of in walks(of_keys, of_queries, head_dim, head_dim_v)
         )
 
-    if not wanted.blocks and one_walk.in_turns(
-        arch, (head_dim, head_dim_v), queries, tiles, device
-    ):
+    sizes = head_dim, head_dim_v
+    may = one_walk.VARIANTS
+    if not wanted.blocks and one_walk.in_turns(arch, sizes, queries, tiles, device, may):
         asked, ordered = replace(plain, base=whole), (*settings, ("ordered", "true"))
         return of_sums, *_or_else(asked, target, ordered, in_two_walks, "have two kernels")
     return of_sums, *in_two_walks()

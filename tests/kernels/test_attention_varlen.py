@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from schedgen.kernels import flash_attn_varlen_func
-from schedgen.kernels.attention_varlen import GRADIENTS, OPERATOR, in_one_walk
+from schedgen.kernels import flash_attn_varlen_func, launcher, one_walk
+from schedgen.kernels.attention_varlen import GRADIENTS, OPERATOR, in_one_walk, without_turns
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
 from tests.kernels import packed
 from tests.kernels.test_attention_backward import near
@@ -97,6 +97,30 @@ def test_gradients_in_one_walk(kernels: list[str], ordered: bool, causal: bool) 
         f"attention_varlen_bwd_128_bf16{end}",
         "attention_bwd_convert_bf16",
     ]
+
+
+@pytest.mark.parametrize(
+    ("dim", "causal", "turns"), [(128, False, True), (128, True, False), (64, False, False)]
+)
+def test_long_sequences_take_turns(
+    kernels: list[str], monkeypatch: pytest.MonkeyPatch, dim: int, causal: bool, turns: bool
+) -> None:
+    """As long as one is in the mean, where there are tiles enough; if not, two kernels."""
+    monkeypatch.setattr(launcher, "multiprocessors", lambda _: 1)  # pyright: ignore
+    monkeypatch.setattr(one_walk, "IN_ORDER_TILES", 1)
+    q, k, v = (x.detach() for x in operands(2, 1, dim))
+    out, lse = OPERATOR(q, k, v, *starts(), LONGEST[0], dim**-0.5, causal)
+    given = torch.randn(out.shape).bfloat16(), q, k, v, out, lse, *starts()
+    mean = sum(LENGTHS_Q) // len(LENGTHS_Q)
+    for least, expected in ((mean, turns), (mean + 1, False)):
+        monkeypatch.setattr(one_walk, "IN_ORDER_FROM", least)
+        kernels.clear()
+        found = GRADIENTS(*given, None, dim**-0.5, causal)
+        assert any("_true" in name for name in kernels) == expected
+        kernels.clear()
+        other = without_turns(*given, causal=causal)
+        assert not any("_true" in name for name in kernels)
+        assert all(map(near, found, (x.double() for x in other)))
 
 
 @pytest.mark.usefixtures("kernels")
