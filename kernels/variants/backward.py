@@ -135,11 +135,9 @@ def _on_hopper(base: Mapping[str, Any]) -> dict[str, Any]:
     data: dict[str, Any] = deepcopy(dict(base))
     data["targets"] = [target for target in data["targets"] if target == "h200"]
     del data["parameters"]["early"]
-    groups: list[Any] = [data[part] for part in ("arguments", "buffers", "rings", "orders")]
-    for named in groups:
-        named |= {name: _settled(one) for name, one in named.items()}
-        for name in [name for name, one in named.items() if one is None]:
-            del named[name]
+    for part in ("arguments", "buffers", "rings", "orders"):
+        entries = ((name, _settled(one)) for name, one in data[part].items())
+        data[part] = {name: one for name, one in entries if one is not None}
     for part, listed in data["operations"].items():
         data["operations"][part] = [one for one in map(_settled, listed) if one is not None]
     return data
