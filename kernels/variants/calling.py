@@ -45,7 +45,7 @@ MOST_WHOLE = 1 << 24
 SMALLER = (96, 80, 64, 48, 32)
 """Sizes of an iteration that are tried, one after the other, where a kernel has too few registers
 with that of its spec."""
-WALKED: Mapping[str, str] = {spec: "queries" for spec in (KEYS, PACKED_KEYS, WHOLE, PACKED_WHOLE)}
+WALKED: Mapping[str, str] = dict.fromkeys((KEYS, PACKED_KEYS, WHOLE, PACKED_WHOLE), "queries")
 """Parameters for how many columns an iteration has, by spec; of others it is ``keys``."""
 _RESERVED = {*COORDINATES, *SIZES, SCORE}
 Given = Mapping[str, Tensor | int | float]
