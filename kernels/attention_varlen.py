@@ -23,11 +23,11 @@ from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel
 from schedgen.kernels.operators import Operator
 from schedgen.kernels.variants import calling
-from schedgen.kernels.variants.backward import PACKED_KEYS, PACKED_QUERIES
+from schedgen.kernels.variants.backward import PACKED_KEYS, PACKED_QUERIES, PACKED_WHOLE
 
 SPEC = "attention_varlen"
-DELTA, WHOLE = "attention_varlen_bwd_delta", "attention_varlen_bwd"
-CONVERT = "attention_bwd_convert"
+DELTA, CONVERT = "attention_varlen_bwd_delta", "attention_bwd_convert"
+WHOLE = PACKED_WHOLE
 _ROUND = 4
 """Elements of lse in 16 bytes, which rows of a bulk copy are multiples of."""
 

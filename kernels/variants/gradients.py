@@ -43,7 +43,7 @@ from schedgen.stored import Store
 
 log = logging.getLogger("schedgen.kernels")
 
-DELTA, CONVERT = "attention_bwd_delta", "attention_bwd_convert"
+DELTA = "attention_bwd_delta"
 SPECS = DELTA, KEYS, QUERIES, WHOLE
 PACKED = attention_varlen.DELTA, PACKED_KEYS, PACKED_QUERIES, PACKED_WHOLE
 """Specs of row sums, and of gradients, by two walks or one: of batches, and of packed sequences."""
@@ -207,7 +207,8 @@ def _compute(wanted: calling.Asked, named: planned.Named) -> tuple[Tensor, ...]:
     if found["dq"].dtype != q.dtype:  # what one walk added up
         total, found["dq"] = found["dq"], q.new_empty(q.shape)
         device, dtype = checks.devices(q=q), {"dtype": checks.DTYPES[q.dtype]}
-        library.launcher(device, CONVERT, **dtype).launch((total, found["dq"]), (scale,))
+        rounds = library.launcher(device, attention_varlen.CONVERT, **dtype)
+        rounds.launch((total, found["dq"]), (scale,))
     return *(found[name] for name in ("dq", "dk", "dv")), delta
 
 

@@ -123,6 +123,7 @@ def test_scores(score: str, target: str) -> None:
     gradients(asked(mask, score, False, None, given), given, formula, kept, target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask", MASKS)
 def test_masks_in_one_walk(mask: str) -> None:
     given, keep = MASKS[mask]
