@@ -18,6 +18,7 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.style import PLAIN, Style
 from schedgen.driver.attempts import Attempt, acceptable, best, compiled
 from schedgen.driver.emitting import Emission, emission, restyled, written
+from schedgen.driver.refusing import refusal
 from schedgen.driver.variations import (
     HASTY,
     STEP,
@@ -29,13 +30,10 @@ from schedgen.driver.variations import (
 )
 from schedgen.errors import SchedgenError
 from schedgen.extents import uneven
-from schedgen.kernel import Space
-from schedgen.program.model import Run
 from schedgen.program.operations import Engine
 
 if TYPE_CHECKING:
     from schedgen.machine import Machine
-    from schedgen.program.model import Program
     from schedgen.spec.reader import Spec
     from schedgen.stored import Store
 
@@ -48,7 +46,6 @@ kernels of attention with 1262 in two loops and 1738 in three did for 2 and 4 % 
 (docs/adr/0019), one with 701 in one loop for 1 %."""
 IN_TIME = 32
 """An iteration that takes no more than one of so many cycles longer than the II is in time."""
-_SHOWN = 4
 
 Progress = Callable[[str], None]
 
@@ -138,7 +135,7 @@ def compiled_emission(
     loops are long, equal roles share instructions (`sharing`). Where iterations take longer than
     the schedule by their machine code, waits are written in another way (`HASTY`). `best`
     says which of all attempts is taken; if nobody asked for a ``style``, masks may be left out of
-    turns that need none. If none of the others is acceptable, the first schedule is taken. What
+    turns that need none, and where nothing is acceptable the assembler is asked for less. What
     ``store`` has is neither solved nor compiled again. With ``conform`` the PTX of what is
     acceptable is compared with its program.
 
@@ -246,7 +243,9 @@ class _Trials:
         self._hasten()
         winner = best(self.attempts)
         if winner is None:
-            raise EmitError(_refusal(self.attempts, self.made[0][0].proven.program, scarce))
+            winner = self._at_first_level()
+        if winner is None:
+            raise EmitError(refusal(self.attempts, self.made[0][0].proven.program, scarce))
         winner, attempts = self._peel(winner), self.attempts
         attempts[winner] = replace(attempts[winner], chosen=True)
         return self.made[winner][0], tuple(attempts)
@@ -296,6 +295,18 @@ class _Trials:
                 winner = best(self.attempts)
                 assert winner is not None
 
+    def _at_first_level(self) -> int | None:
+        """What is taken of all schedules if the assembler moves less around, which takes fewer
+        registers and sometimes longer; the first one that suffices, None if none does.
+        """
+        planned = [one for one in self.made if not (one[1].variation.early or one[0].style.words)]
+        for emitted, attempt in planned if self.free else ():
+            other = replace(attempt.variation, style=replace(PLAIN, o1=True))
+            again = self._again(emitted, other)
+            if again is not None and self.add(again, other).usable:
+                return len(self.made) - 1
+        return None
+
     def _peel(self, winner: int) -> int:
         """Which attempt is taken instead of the best one: the same without masks in the turns that
         need none, where output tiles differ in their iterations, or an array says which blocks are
@@ -340,52 +351,3 @@ def _require_program(attempt: Attempt) -> None:
             "the compiler made a kernel that is not its program, or that cannot be compared with "
             f"it:\n  {found}\n  fix: report it; with --no-conform it is written as it is"
         )
-
-
-def _refusal(attempts: list[Attempt], program: Program, scarce: str) -> str:
-    """Why none of ``attempts`` is taken, and what to do about it."""
-    if scarce:
-        return f"{_scarce(attempts)}{scarce}"
-    unfenced = attempts[-1].report.unfenced
-    slow = f"{_held(program)}, or --no-compile for a kernel that is slow"
-    return f"{_scarce(attempts)}\n  fix: {unfenced[0].fix if unfenced else slow}"
-
-
-def _held(program: Program) -> str:
-    """Which role has most registers, and what it holds there: other tiles take compiling to try."""
-    role = max(program.roles, key=lambda role: role.registers)
-    runs = (step.action.operation for step in role.steps if isinstance(step.action, Run))
-    touched = dict.fromkeys(a.allocation for name in runs for a in program.operation[name].accesses)
-    sizes = {name: program.allocation[name].size for name in touched}
-    held = {n: s for n, s in sizes.items() if program.allocation[n].space is Space.REGISTERS}
-    largest = sorted(held.items(), key=lambda one: -one[1])[:_SHOWN]
-    listed = ", ".join(f"{name} {size}" for name, size in largest)
-    return f"give role {role.name} less to hold in the registers of a thread ({listed})"
-
-
-def _scarce(attempts: list[Attempt]) -> str:
-    """What registers were too few for."""
-    tried = ", ".join(_lack(a) + _with(a.variation) for a in attempts)
-    if attempts[-1].report.unfenced:
-        return f"the compiler moves registers of products across what orders them ({tried})"
-    if any(a.report.local_bytes for a in attempts):
-        return f"registers do not suffice ({tried})"
-    return f"registers do not suffice, or conditions stand around accumulators ({tried})"
-
-
-def _with(variation: Variation) -> str:
-    """How an attempt was made, behind what it lacks."""
-    more = f"{variation.more_registers} more" if variation.more_registers else ""
-    rest = replace(variation, more_registers=0)
-    other = "" if rest == Variation() else rest.text
-    parts = " and ".join(filter(None, (more, other)))
-    return f" with {parts}" if parts else ""
-
-
-def _lack(attempt: Attempt) -> str:
-    if attempt.report.local_bytes:
-        return f"{attempt.report.local_bytes} bytes are spilled to local memory"
-    if attempt.report.unfenced:
-        first = attempt.report.unfenced[0]
-        return f"{first} with no {first.missing} between them"
-    return "products are serialized"

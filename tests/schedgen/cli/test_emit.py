@@ -91,25 +91,24 @@ def test_products_that_the_assembler_serializes(folder: Path, tmp_path: Path) ->
 @pytest.mark.slow
 def test_emission_that_keeps_what_is_beside_products(tmp_path: Path) -> None:
     """Without an order of products the assembler issues one between exponentials; in a block of
-    its own it does not, but for a maximum. The file says so, and is found to be its program.
+    its own it does not, but for a maximum. What takes fewer cycles by its machine code is taken.
     """
     if disassembler() is None:
         pytest.skip("there is no nvdisasm")
     setting = "--set", "product_order=auto"
     result = run("emit", "attention_fwd", "-t", "h200", *setting, "-o", str(tmp_path), "--json")
     assert result.exit_code == 0, result.output
-    first, *rest = json.loads(result.stdout)["compiled"]
-    blocks = ["blocks"], ["blocks", "shared"], ["blocks", "shared", "prompt"]
-    assert [attempt["style"] for attempt in (first, *rest)] == [[], *blocks]
-    (chosen,) = (attempt for attempt in (first, *rest) if attempt["chosen"])
-    assert chosen["style"] == ["blocks", "shared"]  # `prompt` takes as long, within a cycle
-    planned, lost = (first["beside_products"][f"{key}_cycles"] for key in ("planned", "lost"))
-    assert planned > lost > planned / 4
-    for attempt in rest:
-        beside = attempt["beside_products"]
-        assert beside["lost_cycles"] < beside["planned_cycles"] / 100
+    attempts = json.loads(result.stdout)["compiled"]
+    assert attempts[0]["style"] == []
+    beside = attempts[0]["beside_products"]
+    assert beside["planned_cycles"] > beside["lost_cycles"] > beside["planned_cycles"] / 4
+    blocks = [a["beside_products"] for a in attempts if "blocks" in a["style"]]
+    assert blocks
+    assert all(one["lost_cycles"] < one["planned_cycles"] / 100 for one in blocks)
+    (chosen,) = (attempt for attempt in attempts if attempt["chosen"])
+    assert chosen["cycles"] <= min(attempt["cycles"] for attempt in attempts) * 1.01
     (file,) = tmp_path.glob("*.py")
-    assert read_facts(file).style == ("blocks", "shared")
+    assert list(read_facts(file).style) == chosen["style"]
     result = run("compile", str(file), "-o", str(tmp_path / "built"), "--json")
     assert result.exit_code == 0, result.output
     compiled = json.loads(result.stdout)["conformance"]["cubin_order"]["beside_products"]
@@ -316,16 +315,16 @@ def test_rounds_leave_more_registers(folder: Path, monkeypatch: pytest.MonkeyPat
 def test_rounds_for_products_that_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Compiler(folder, 0, 0, serialized=1).compiled(monkeypatch) == [0, 16]
     with pytest.raises(EmitError, match=r"\(products are serialized, products are serialized with"):
-        Compiler(folder, 0, 0, 0, 0, serialized=4).compiled(monkeypatch)
+        Compiler(folder, *8 * [0], serialized=8).compiled(monkeypatch)
 
 
 def test_rounds_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EmitError, match=r"112 bytes .*, 16 bytes .* with 16 more.*no registers"):
-        Compiler(folder, 112, 16, 8).compiled(monkeypatch)
+        Compiler(folder, *3 * [112, 16, 8]).compiled(monkeypatch)
     monkeypatch.setattr(selecting, "ROUNDS", 2)
     held = r"fix: give role epilogue less to hold .* of a thread \(acc 32\), or --no-compile"
     with pytest.raises(EmitError, match=held):
-        Compiler(folder, 112, 16).compiled(monkeypatch)
+        Compiler(folder, *2 * [112, 16]).compiled(monkeypatch)
 
 
 def test_report_finds_what_is_too_much(folder: Path) -> None:

@@ -14,7 +14,7 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.facts import RoleFacts
 from schedgen.codegen.style import PLAIN, Style
 from schedgen.conform.overlap import Overlap
-from schedgen.driver import selecting
+from schedgen.driver import refusing, selecting
 from schedgen.driver.attempts import Attempt
 from schedgen.driver.emitting import Emission
 from schedgen.driver.found import Infeasible
@@ -179,15 +179,29 @@ def test_the_first_schedule_in_other_ways(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_nothing_is_acceptable(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bounded number of attempts; what they lack is said of each."""
-    driver = Driver(monkeypatch, [SPILLS] * 7)
+    driver = Driver(monkeypatch, [SPILLS] * (7 + selecting.ROUNDS))
 
     def held(_: object) -> str:
         return "use less"
 
-    monkeypatch.setattr(selecting, "_held", held)
+    monkeypatch.setattr(refusing, "_held", held)
     with pytest.raises(EmitError, match=r"8 bytes .* with 16 more.*with blocks(?s:.*)use less"):
         driver.run()
     assert not driver.outcomes
+    driver = Driver(monkeypatch, [SPILLS] * 7)
+    spec, machine = read_spec("gemm_chain"), read_machine("h200")
+    with pytest.raises(EmitError, match="use less"):  # of a style that was asked for
+        selecting.compiled_emission(spec, machine, {}, style=PLAIN)
+
+
+def test_an_assembler_that_moves_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing else suffices, of schedules in their order."""
+    driver = Driver(monkeypatch, [*[SPILLS] * 8, attempt(overlap(100, 0))])
+    made, attempts = driver.run()
+    first = Style(o1=True)
+    assert driver.asked[7:] == [Variation(style=first), Variation(STEP, style=first)]
+    assert attempts[-1].chosen
+    assert made.style == first
 
 
 def test_another_program_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
