@@ -250,7 +250,7 @@ def emitted(kernel: Shipped, store: Store | None = None) -> Emission:
             # Of what was not measured, how it is written decides whether registers suffice.
             suffices = None if kernel.target == styles.MEASURED else asked(measured)
             found = compiled_emission(
-                spec, machine, settings, first=found, store=store, style=suffices
+                spec, machine, settings, first=found, store=store, style=suffices, first_level=False
             )[0]
         except EmitError:  # written as was measured to be fast, it may take fewer registers
             words = styles.styled(("peeled",), kernel.spec, kernel.target, settings)

@@ -21,6 +21,8 @@ def part_of_sums(kernel: Kernel, product: Operation) -> frozenset[str]:
     """Extents of output tiles along which what becomes of ``product`` is added up, and nothing else
     becomes of it: all tensors that it reaches are sums, and none of them has the extent.
     """
+    if not any(map(adds, kernel.operations)):
+        return frozenset()
     stores = [o for o in _reached(kernel, product) if o.kind is Kind.STORE]
     if not stores or not all(map(adds, stores)):
         return frozenset()

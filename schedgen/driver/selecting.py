@@ -123,6 +123,7 @@ def compiled_emission(
     latencies: str = "high",
     pace: Sequence[str] = (),
     style: Style | None = None,
+    first_level: bool = True,
 ) -> tuple[Emission, tuple[Attempt, ...]]:
     """An emission that compiles within its registers, and all attempts at it; ``first`` is what
     `emission` gives for these arguments, if that is known.
@@ -135,9 +136,9 @@ def compiled_emission(
     loops are long, equal roles share instructions (`sharing`). Where iterations take longer than
     the schedule by their machine code, waits are written in another way (`HASTY`). `best`
     says which of all attempts is taken; if nobody asked for a ``style``, masks may be left out of
-    turns that need none, and where nothing is acceptable the assembler is asked for less. What
-    ``store`` has is neither solved nor compiled again. With ``conform`` the PTX of what is
-    acceptable is compared with its program.
+    turns that need none, and where nothing is acceptable the assembler works at its first level,
+    unless ``first_level`` is false. What ``store`` has is neither solved nor compiled again. With
+    ``conform`` the PTX of what is acceptable is compared with its program.
 
     Raises:
         EmitError: none of them is acceptable; or what was compiled is not the program.
@@ -172,7 +173,7 @@ def compiled_emission(
         if made.narrow_spills and narrow < MOST_NARROW:
             narrow += STEP
             rounds.appendleft(more)
-    return trials.selection(scarce)
+    return trials.selection(scarce, first_level=first_level)
 
 
 def accepted(
@@ -229,7 +230,9 @@ class _Trials:
         self.made.append((emitted, compiled(emitted, variation, self.store, conform=self.conform)))
         return self.made[-1][1]
 
-    def selection(self, scarce: str) -> tuple[Emission, tuple[Attempt, ...]]:
+    def selection(
+        self, scarce: str, *, first_level: bool = True
+    ) -> tuple[Emission, tuple[Attempt, ...]]:
         """The best of what was made and of other ways to write it; ``scarce``: why there are no
         more schedules, or what to do about it. Raises EmitError.
         """
@@ -242,7 +245,7 @@ class _Trials:
         self._share()
         self._hasten()
         winner = best(self.attempts)
-        if winner is None:
+        if winner is None and self.free and first_level:
             winner = self._at_first_level()
         if winner is None:
             raise EmitError(refusal(self.attempts, self.made[0][0].proven.program, scarce))
@@ -300,7 +303,7 @@ class _Trials:
         registers and sometimes longer; the first one that suffices, None if none does.
         """
         planned = [one for one in self.made if not (one[1].variation.early or one[0].style.words)]
-        for emitted, attempt in planned if self.free else ():
+        for emitted, attempt in planned:
             other = replace(attempt.variation, style=replace(PLAIN, o1=True))
             again = self._again(emitted, other)
             if again is not None and self.add(again, other).usable:

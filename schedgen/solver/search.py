@@ -19,6 +19,7 @@ from ortools.sat.python import cp_model
 from schedgen.bounds import Cycle, Load, busiest, critical_cycle
 from schedgen.solver.decisions import Decisions, busiest_role, order_constraints
 from schedgen.solver.formulation import modulo_model
+from schedgen.solver.model import ModuloModel
 from schedgen.solver.objectives import LEVELS
 from schedgen.solver.problem import Problem
 from schedgen.solver.reading import hint, read_decisions
@@ -27,6 +28,8 @@ from schedgen.solver.reading import hint, read_decisions
 MIN_STAGES = 12
 # Deterministic seconds of CP-SAT for one secondary objective.
 OBJECTIVE_BUDGET = 4.0
+# Improvements of one of them before its bound is asked for.
+MOST_STEPS = 32
 # Wall-clock seconds for a first schedule once the time limit has passed without one.
 LAST_RESORT_SECONDS = 2.0
 
@@ -290,14 +293,55 @@ def refine(problem: Problem, result: Result, *, time_limit: float | None = None)
         model.cp.clear_hints()
         hint(model, decisions)
         (model.cp.maximize if level.largest else model.cp.minimize)(expression)
-        solver = make_solver(OBJECTIVE_BUDGET, clock.left)
-        status = solver.solve(model.cp)
+        solver, status = _best(model, expression, largest=level.largest, clock=clock)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             result.objectives.append(Objective(level.name, 0, False))
             break
-        value = round(solver.objective_value)
+        value = round(solver.value(expression))
         decisions = read_decisions(model, solver.value)
         result.objectives.append(Objective(level.name, value, status == cp_model.OPTIMAL))
         model.cp.add(expression >= value if level.largest else expression <= value)
     result.decisions = decisions
     result.seconds += perf_counter() - begin
+
+
+class _Creeping(cp_model.CpSolverSolutionCallback):
+    """Ends a search that improves in small steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+
+    def on_solution_callback(self) -> None:
+        """CP-SAT calls this for each improvement."""
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            self.stop_search()
+
+
+def _best(
+    model: ModuloModel, expression: cp_model.LinearExpr, *, largest: bool, clock: _Clock
+) -> tuple[cp_model.CpSolver, int]:
+    """Optimizes ``model``, whose objective is ``expression``: the solver and its status.
+
+    Where the bound of an objective is known at once, search may still creep there in hundreds of
+    steps, each of them milliseconds. After `MOST_STEPS` the bound itself is asked for.
+    """
+    solver, creeping = make_solver(OBJECTIVE_BUDGET, clock.left), _Creeping()
+    status = solver.solve(model.cp, creeping)
+    if status != cp_model.FEASIBLE or creeping.steps <= MOST_STEPS:
+        return solver, status
+    bound = round(solver.best_objective_bound)
+    asked = model.cp.clone()
+    asked.clear_objective()
+    asked.clear_hints()
+    for variable in range(len(asked.proto.variables)):
+        same = asked.get_int_var_from_proto_index(variable)
+        asked.add_hint(same, solver.value(same))
+    asked.add(expression >= bound if largest else expression <= bound)
+    reached = make_solver(OBJECTIVE_BUDGET, clock.left)
+    if reached.solve(asked) == cp_model.OPTIMAL:
+        return reached, cp_model.OPTIMAL
+    patient = make_solver(OBJECTIVE_BUDGET, clock.left)
+    found = patient.solve(model.cp)
+    return (patient, found) if found in (cp_model.OPTIMAL, cp_model.FEASIBLE) else (solver, status)
