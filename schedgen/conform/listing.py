@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import networkx as nx
@@ -83,6 +84,13 @@ def disassembled(program: Path, cubin: Path, *, encodings: bool = False) -> str:
     """The listing of ``cubin``, with the ``encodings`` of instructions if they are wanted;
     ``program`` is nvdisasm. Raises SchedgenError if it cannot read that.
     """
+    changed = cubin.stat().st_mtime_ns if cubin.exists() else 0
+    return _disassembled(program, cubin, changed, encodings=encodings)
+
+
+@lru_cache(maxsize=1)
+def _disassembled(program: Path, cubin: Path, _: int, *, encodings: bool) -> str:
+    """The listing of a file as it was changed last, for whoever asks next."""
     options = ["-hex", "-c"] if encodings else ["-c"]
     run = subprocess.run(
         [str(program), *options, str(cubin)], capture_output=True, text=True, check=False

@@ -134,11 +134,18 @@ class Executed(Contended):
         """The role whose instruction is issued next, not later than ``before``; when that is, and
         until when nobody else does anything. No name if there is none.
         """
-        ready = sorted((self._ready(name), role.last, name) for name, role in self.roles.items())
-        if not ready or ready[0][0] == inf or ready[0][0] > before:
+        first, others = (inf, inf, ""), inf
+        for name, role in self.roles.items():
+            if not role.todo:
+                continue
+            one = self._ready(name), role.last, name
+            if one < first:
+                first, others = one, first[0]
+            elif one[0] < others:
+                others = one[0]
+        if first[0] == inf or first[0] > before:
             return inf, "", inf
-        others = ready[1][0] if len(ready) > 1 else inf
-        return ready[0][0], ready[0][2], min(others, before)
+        return first[0], first[2], min(others, before)
 
     def _issue_until(self, name: str, at: float, until: float) -> None:
         """Issues instructions of a role, the first one ``at`` that time, others before ``until``:
@@ -183,8 +190,10 @@ class Executed(Contended):
 
     def _free(self, name: str, one: Priced) -> float:
         """When all scoreboards are free that an instruction waits for."""
-        role = self.roles[name]
-        return max(self.clock[name], *(role.scoreboards[n] for n in one.waits), 0.0)
+        free, boards = max(self.clock[name], 0.0), self.roles[name].scoreboards
+        for number in one.waits:
+            free = max(free, boards[number])
+        return free
 
     def _issue(self, name: str, time: float) -> None:
         role = self.roles[name]

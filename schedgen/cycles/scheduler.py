@@ -52,15 +52,16 @@ class Scheduler:
         """When ``one`` can be issued, not before ``time``; ``first``: its role, if none of its
         operation's products was issued yet.
         """
-        time = max(time, self.issued)
-        if one.unit is Unit.FMA:
-            time = max(time, min(self.free[half] for half in FLOATING))
-        elif one.unit is not None:
-            waiting = _DEEP if one.unit in QUEUED else 0.0
-            time = max(time, self.free[one.unit] - waiting)
-        room = len(self._products) - int(self.says.queue)
-        if one.multiplies and room >= 0:
-            time = max(time, self._products[room].end)
+        time, unit = max(time, self.issued), one.unit
+        if unit is Unit.FMA:
+            time = max(time, min([self.free[half] for half in FLOATING]))
+        elif unit is not None:
+            waiting = _DEEP if unit in QUEUED else 0.0
+            time = max(time, self.free[unit] - waiting)
+        if one.multiplies:
+            room = len(self._products) - int(self.says.queue)
+            if room >= 0:
+                time = max(time, self._products[room].end)
         if one.registers and first:
             others = (product.end for product in self._products if product.role != first)
             time = max(time, max(others, default=0.0) - self.says.begin)

@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -178,7 +179,9 @@ def overlap_of(report: Report) -> Overlap | None:
     tool = disassembler()
     if not any(one.opcode == "wgmma" for one in kernel.body):
         return NOTHING
-    return overlap(kernel, disassembled(tool, report.built.cubin)) if tool else None
+    if tool is None:
+        return None
+    return overlap(kernel, disassembled(tool, report.built.cubin, encodings=True))
 
 
 def differences_of(report: Report, emitted: Emission) -> tuple[str, ...]:
@@ -191,6 +194,13 @@ def differences_of(report: Report, emitted: Emission) -> tuple[str, ...]:
 
 
 def _module(report: Report) -> Module:
+    return _parsed(report.built.ptx, report.built.ptx.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _parsed(path: Path, _: int) -> Module:
+    """The PTX of a file as it was changed last: what it has beside products and whether it is its
+    program are asked one after the other."""
     from schedgen.emulator.ptx.parse import parse
 
-    return parse(report.built.ptx.read_text("utf-8"), str(report.built.ptx))
+    return parse(path.read_text("utf-8"), str(path))

@@ -26,6 +26,9 @@ from schedgen.solver.reading import hint, read_decisions
 
 # Iterations in flight that the search allows at least; see `stage_limit`.
 MIN_STAGES = 12
+# Gaps of at most one of so many cycles of the II are not halved any more: what is in them is
+# infeasible as a rule, and a look that does not find that out costs more than one that succeeds.
+NARROW = 64
 # Deterministic seconds of CP-SAT for one secondary objective.
 OBJECTIVE_BUDGET = 4.0
 # Improvements of one of them before its bound is asked for.
@@ -190,7 +193,7 @@ def _smallest(
         else:
             looked, step = ii + 1, 4 * step
         ii = (looked + high) // 2 if high is not None else min(ceiling, looked + step)
-        if high is not None and high - looked <= 8:
+        if high is not None and high - looked <= max(8, high // NARROW):
             ii = max(looked, high - 1)
         step *= 2
     if best is None:
@@ -290,10 +293,8 @@ def refine(problem: Problem, result: Result, *, time_limit: float | None = None)
         expression = level.expression(model)
         if isinstance(expression, int):
             continue
-        model.cp.clear_hints()
-        hint(model, decisions)
         (model.cp.maximize if level.largest else model.cp.minimize)(expression)
-        solver, status = _best(model, expression, largest=level.largest, clock=clock)
+        solver, status = _best(model, decisions, expression, largest=level.largest, clock=clock)
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             result.objectives.append(Objective(level.name, 0, False))
             break
@@ -320,28 +321,38 @@ class _Creeping(cp_model.CpSolverSolutionCallback):
 
 
 def _best(
-    model: ModuloModel, expression: cp_model.LinearExpr, *, largest: bool, clock: _Clock
-) -> tuple[cp_model.CpSolver, int]:
-    """Optimizes ``model``, whose objective is ``expression``: the solver and its status.
+    model: ModuloModel,
+    decisions: Decisions,
+    expression: cp_model.LinearExpr,
+    *,
+    largest: bool,
+    clock: _Clock,
+) -> tuple[cp_model.CpSolver, cp_model.CpSolverStatus]:
+    """Optimizes ``model``, whose objective is ``expression``, from ``decisions`` on: the solver and
+    its status.
 
     Where the bound of an objective is known at once, search may still creep there in hundreds of
     steps, each of them milliseconds. After `MOST_STEPS` the bound itself is asked for.
     """
+    _hint(model, decisions)
     solver, creeping = make_solver(OBJECTIVE_BUDGET, clock.left), _Creeping()
     status = solver.solve(model.cp, creeping)
     if status != cp_model.FEASIBLE or creeping.steps <= MOST_STEPS:
         return solver, status
     bound = round(solver.best_objective_bound)
+    _hint(model, read_decisions(model, solver.value))
     asked = model.cp.clone()
     asked.clear_objective()
-    asked.clear_hints()
-    for variable in range(len(asked.proto.variables)):
-        same = asked.get_int_var_from_proto_index(variable)
-        asked.add_hint(same, solver.value(same))
     asked.add(expression >= bound if largest else expression <= bound)
     reached = make_solver(OBJECTIVE_BUDGET, clock.left)
     if reached.solve(asked) == cp_model.OPTIMAL:
         return reached, cp_model.OPTIMAL
+    _hint(model, decisions)
     patient = make_solver(OBJECTIVE_BUDGET, clock.left)
     found = patient.solve(model.cp)
     return (patient, found) if found in (cp_model.OPTIMAL, cp_model.FEASIBLE) else (solver, status)
+
+
+def _hint(model: ModuloModel, decisions: Decisions) -> None:
+    model.cp.clear_hints()
+    hint(model, decisions)
