@@ -2,10 +2,10 @@
 
 ``HYPOTHESIS_PROFILE=explore pytest ...`` looks for new ones.
 
-Slow tests come last, and with ``--slow-until`` those that have not begun by then are skipped: how
-fast a computer is decides how many of them run, not whether the others do. They come file by
-file, in an order that ``--slow-seed`` decides, so that runs that are cut off leave out other files
-each time.
+Tests of medium length come behind fast ones, and slow tests last. With ``--slow-until`` slow tests
+that have not begun by then are skipped: how fast a computer is decides how many of them run, not
+whether the others do. They come file by file, in an order that ``--slow-seed`` decides, so that
+runs that are cut off leave out other files each time.
 """
 
 import hashlib
@@ -50,16 +50,17 @@ def _slow(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Fast tests as they were collected, then slow ones. Files stay together, as tests of one file
-    share what is solved and compiled for them."""
+    """Fast tests as they were collected, then those of medium length, then slow ones. Files of
+    these stay together, as tests of one file share what is solved and compiled for them."""
     seed = config.getoption("--slow-seed")
 
-    def place(item: pytest.Item) -> tuple[bool, str]:
+    def place(item: pytest.Item) -> tuple[int, str]:
+        if not _slow(item):
+            return int(item.get_closest_marker("medium") is not None), ""
         file = item.nodeid.partition("::")[0]
-        return _slow(item), hashlib.sha256(f"{seed} {file}".encode()).hexdigest()
+        return 2, hashlib.sha256(f"{seed} {file}".encode()).hexdigest()
 
-    slow = sorted(filter(_slow, items), key=place)
-    items[:] = [item for item in items if not _slow(item)] + slow
+    items.sort(key=place)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

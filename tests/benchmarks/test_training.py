@@ -13,6 +13,7 @@ from tests.kernels.standin import install
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.medium
 def test_both_learn_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Losses fall, alike; ours are the same in a second run, and come of our kernels."""
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))

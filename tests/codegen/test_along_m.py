@@ -35,6 +35,7 @@ def test_bands_are_columns_of_the_tile() -> None:
     assert (product.transpose_a, product.work.m, product.work.k) == (True, 64, 64)
 
 
+@pytest.mark.medium
 def test_text_for_hopper() -> None:
     text = text_of("gemm", "h200", **LAYOUTS, **SMALL["h200"])
     assert "OperandMajorMode.MN, OperandMajorMode.MN" in text
@@ -44,6 +45,7 @@ def test_text_for_hopper() -> None:
     assert "partition_A(cute.local_tile(sA, (64, 64, 8), (instance, 0, 0)))" in along_k
 
 
+@pytest.mark.medium
 def test_text_for_blackwell() -> None:
     text = text_of("gemm", "b200", **LAYOUTS, **SMALL["b200"])
     assert 'product_along_m(BFloat16, 32, "MN")' in text
@@ -61,6 +63,7 @@ def refused(target: str, **settings: str) -> str:
     return str(caught.value)
 
 
+@pytest.mark.medium
 def test_operands_of_8_bits_lie_along_k_on_hopper() -> None:
     bytes_ = SMALL["h200"] | {"dtype": "e4m3", "tile_k": "128"}
     found = refused("h200", a_layout="km", **bytes_)

@@ -41,6 +41,7 @@ def facts(one: Emission, folder: Path) -> Facts:
 # -- files -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_a_block_for_each_tile_differs_in_how_many_there_are(tmp_path: Path) -> None:
     fixed, launch = (emitted(claim, **SMALL).text.splitlines() for claim in ("fixed", "launch"))
     changes = {*launch} - {*fixed}
@@ -53,6 +54,7 @@ def test_a_block_for_each_tile_differs_in_how_many_there_are(tmp_path: Path) -> 
     assert facts(emitted("fixed", **SMALL), tmp_path).claim == "fixed"
 
 
+@pytest.mark.medium
 def test_one_role_draws_and_all_take(tmp_path: Path) -> None:
     text = emitted("dynamic", **SMALL).text
     assert text.count("ticket = draw(counter, tiles)") == 1
@@ -66,6 +68,7 @@ def test_one_role_draws_and_all_take(tmp_path: Path) -> None:
     assert COUNTER.name not in {parameter.name for parameter in found.parameters}
 
 
+@pytest.mark.medium
 def test_long_tiles_come_first_where_blocks_are_not_fixed() -> None:
     snake, first = "seq_q down and up in turn", "# long tiles first"
     fixed, dynamic = (emitted(c, "attention_fwd", causal="true") for c in ("fixed", "dynamic"))
@@ -77,6 +80,7 @@ def test_long_tiles_come_first_where_blocks_are_not_fixed() -> None:
     assert not re.search(r"\bslices\b(?!=)", dynamic.text)
 
 
+@pytest.mark.medium
 def test_the_first_rows_come_first_where_they_have_the_most_iterations() -> None:
     fixed, dynamic = (emitted(c, "attention_bwd_kv", causal="true") for c in ("fixed", "dynamic"))
     assert "# seq_k down and up in turn, up in the last slice: long tiles first" in fixed.text
@@ -84,6 +88,7 @@ def test_the_first_rows_come_first_where_they_have_the_most_iterations() -> None
     assert "at_seq_k = by_seq_k.divisor - 1 - at_seq_k" not in dynamic.text
 
 
+@pytest.mark.medium
 def test_names_of_a_spec_are_kept_apart() -> None:
     text = read_spec("gemm").source.text.replace("persistent: true", "claim: dynamic")
     text = re.sub(r"\bc\b(?=[:,}])", "counter", text).replace("alpha", "ticket")
@@ -102,6 +107,7 @@ class TestProducts:
         with compiled(one.plain, one.solution.problem.kernel, "sm_90a", sms=BLOCKS) as made:
             yield made
 
+    @pytest.mark.medium
     @pytest.mark.parametrize(
         "policy",
         [RoundRobin(), Seeded(1), Adversarial(2)],
@@ -122,6 +128,7 @@ class TestProducts:
         assert outcome.clean, outcome.report.errors
         assert not product.counter.any()  # for the next launch
 
+    @pytest.mark.medium
     def test_a_counter_that_is_not_0_loses_tiles(self, product: Compiled) -> None:
         """Which is why nobody else may have it meanwhile."""
         assert product.counter is not None

@@ -28,6 +28,7 @@ def after(text: str, line: str) -> list[str]:
     return [lines[n + 1] for n, each in enumerate(lines) if each == line]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("spec", "layout"), [("gemm", "nk"), ("gemm_symmetric", "kn")])
 @pytest.mark.parametrize("target", SMALL)
 def test_text(spec: str, layout: str, target: str) -> None:
@@ -57,6 +58,7 @@ def test_without_the_load_there_is_less_to_do(target: str) -> None:
     assert "in_sC" not in without
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("target", SMALL)
 def test_other_copies_are_as_they_were(target: str) -> None:
     """A kernel without conditions announces numbers, and reads what it loads."""
@@ -88,6 +90,7 @@ def two_addends(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("target", SMALL)
 def test_two_conditions(target: str, tmp_path: Path) -> None:
     """Each combination has lines of its own, and reads what was loaded."""
@@ -114,6 +117,7 @@ def inputs_with_a_hole(
 random_inputs = emulating.random_inputs
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("target", SMALL)
 def test_in_the_emulator(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With beta = 0 nothing of C is loaded, whatever it is; with another beta it is."""
@@ -144,11 +148,13 @@ def changed(old: str, new: str) -> emulating.Outcome:
     )
 
 
+@pytest.mark.medium
 def test_bytes_that_do_not_come_are_waited_for() -> None:
     with pytest.raises(SchedgenError, match=r"(?s)deadlock.*4096|4096.*bytes"):
         changed("4096 if (beta != 0.0) else 0", "4096")
 
 
+@pytest.mark.medium
 def test_what_was_not_loaded_is_not_there() -> None:
     """Without its guard the read finds bytes that nobody wrote."""
     outcome = changed(f"{GUARD}\n        in_sC", "if True:\n        in_sC")

@@ -100,6 +100,7 @@ def test_teams_take_turns_only_where_no_tile_is_left_out() -> None:
         emission(parse_spec(text), read_machine("h200"), {"tile_n": "128", "teams": "2"})
 
 
+@pytest.mark.medium
 def test_bands_set_no_variable_that_an_extent_may_be_called_like() -> None:
     text = read_spec("gemm_grouped").source.text
     text = text.replace("[total, ", "[rows, ").replace("packed: total", "packed: rows")

@@ -99,6 +99,7 @@ def test_one_that_is_missing(line: str) -> None:
         check(text)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kernel", SHIPPED)
 def test_descriptors_are_fetched_by_who_uses_them(kernel: Shipped) -> None:
     """Each one once, by the warp of a role that takes it, before the wait."""

@@ -30,6 +30,7 @@ def test_off_by_default(spec: str, target: str, settings: dict[str, str]) -> Non
     assert "event" not in emit(proven, kernel)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("spec", "target", "settings"), CASES)
 def test_every_step_that_takes_time(
     spec: str, target: str, settings: dict[str, str], tmp_path: Path
@@ -103,12 +104,14 @@ def test_same_results_and_a_clock_for_each_step(
             assert len(clocks) == 2 * len(timed)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("spec", "target", "settings"), CASES)
 def test_only_the_chosen_block_writes(spec: str, target: str, settings: dict[str, str]) -> None:
     made = recorded(spec, target, settings, EXTENTS, block=99)
     assert not any(made.raw[HEADER:])  # no block has this number
 
 
+@pytest.mark.medium
 def test_nothing_is_written_beyond_the_room() -> None:
     spec, target, settings = CASES[0]
     whole = recorded(spec, target, settings, EXTENTS)

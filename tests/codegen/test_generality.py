@@ -26,6 +26,7 @@ from tests.codegen.generality import PROBLEMS, SETTINGS, Problem
 SMALL = [problem for problem in PROBLEMS if problem.small]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("problem", SMALL, ids=str)
 def test_spec_means_what_it_should(problem: Problem) -> None:
     """The interpreted spec is what torch computes; it is the reference of the emulator."""

@@ -36,6 +36,7 @@ def emitted(target: str) -> Emission:
     return emission(read_spec("gemm_grouped_k"), read_machine(target), SETTINGS, methods=QUICK)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("target", ARCHITECTURES)
 def test_text(target: str) -> None:
     """Both operands end with the group: what a copy has behind it is 0."""

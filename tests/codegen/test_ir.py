@@ -80,6 +80,7 @@ def test_functions_have_names_of_their_own() -> None:
     assert lines_of([made]) == ["@cute.jit", "def load(tiles: Int32):", "    pass"]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("spec", "target", "settings"),
     [

@@ -58,6 +58,7 @@ def test_right_and_clean(spec: str, target: str, settings: dict[str, str]) -> No
     assert outcome.clean
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("spec", ["recurrence", "moved_operand"])
 def test_registers_of_products(spec: str) -> None:
     """Values that threads make for products, and that the compiler moved behind their fences."""

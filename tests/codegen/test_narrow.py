@@ -36,6 +36,7 @@ def test_whole_pieces_are_converted(target: str, weights: str, functions: tuple[
     assert all(function in text for function in functions)
 
 
+@pytest.mark.medium
 def test_pairs_in_registers_are_not_read() -> None:
     buffer = "  rW: {space: registers"
     rows = "shape: [tile_n, tile_k / numbers], dtype: weights, split: {rows: band, columns: part}"

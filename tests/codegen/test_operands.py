@@ -72,6 +72,7 @@ def test_tensor_maps() -> None:
     assert transfers.maps["LA"].tile == (128, 64)
 
 
+@pytest.mark.medium
 def test_maps_of_one_tensor() -> None:
     """The second tile of a tensor has a map of its own, whatever other tensors are called."""
     plan = plan_of("gemm_symmetric", "h200")

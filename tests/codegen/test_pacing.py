@@ -59,6 +59,7 @@ def test_barriers_of_the_hardware(head_dim: str) -> None:
     assert {plan.numbered.pace_threads(name) for name in plan.numbered.of_pace} == {256}
 
 
+@pytest.mark.medium
 def test_equal_roles_stay_one_function() -> None:
     """Which barrier a warpgroup waits at follows from its number, as its tiles of storage do."""
     text = emitted("128").text
@@ -68,6 +69,7 @@ def test_equal_roles_stay_one_function() -> None:
     assert text.count(granted) == 1
 
 
+@pytest.mark.medium
 def test_locked(tmp_path: Path) -> None:
     """The decisions of a lock have the orders, and give the same program and text again."""
     made, settings = emitted("128"), {"head_dim": "128", "causal": "false"}

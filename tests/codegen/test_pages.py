@@ -38,6 +38,7 @@ def test_text() -> None:
     assert '("k", ("pages", "page", "d"), "bf16"),' in text
 
 
+@pytest.mark.medium
 def test_numbers_are_folded_into_rows() -> None:
     text = text_of("attention_kvcache", "h200")
     assert "within(g_k, 0, at_batch * pitch_k, seq_k)" in text
@@ -51,6 +52,7 @@ def test_pages_that_do_not_fit_tiles_are_refused() -> None:
     assert "'page' be multiples of 8" in str(caught.value)
 
 
+@pytest.mark.medium
 def test_no_copy_lies_in_two_pages() -> None:
     """Tiles of 64 rows are copied by 16 from pages of 48, and by 32 from pages of 96."""
     text = text_of(PAGED, "h200", page="48")
@@ -159,6 +161,7 @@ def test_packed_queries_over_caches(
 SPLITS = {"split": 3, "seq_k": 300, "split_steps": 1, "most_splits": 64, "rows_q": 6, "group": 2}
 
 
+@pytest.mark.medium
 def test_text_of_tiles_that_are_left_out() -> None:
     text = text_of("attention_kvcache_parts", "h200", page_size="16")
     assert "if ((at_split == 0) or (((at_split * cutlass.max(Int32(split_steps), Int32(" in text

@@ -39,6 +39,7 @@ def test_emulated(target: str, formula: str) -> None:
     assert outcome.clean
 
 
+@pytest.mark.medium
 def test_what_kernels_are_given() -> None:
     """Seeds are integers; columns of pairs are sums but for a bit, where they are counted."""
     text = emission(read_spec("dropout"), read_machine("h200"), {}, methods=QUICK).text

@@ -95,6 +95,7 @@ def test_blocks_of_rows() -> None:
     ]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("target", "fragment", "count"), [("h200", WGMMA, 16), ("b200", ROW, 32)])
 def test_numbers_of_columns(target: str, fragment: Fragment, count: int) -> None:
     """One for each element that a thread would have of so many columns."""

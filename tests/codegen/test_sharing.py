@@ -84,6 +84,7 @@ def test_several_functions() -> None:
     assert shared(found, {"f": function("g({})"), "h": function("g({})")}, MADE, set()) is None
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("head_dim", "roles"), [("64", 3), ("128", 2)])
 def test_text(head_dim: str, roles: int, tmp_path: Path) -> None:
     proven, kernel = solved("attention_fwd", "h200", head_dim=head_dim)

@@ -51,6 +51,7 @@ def test_nothing_behind_products() -> None:
     assert emit(proven, kernel, style=BLOCKS) == emit(proven, kernel)
 
 
+@pytest.mark.medium
 def test_straight(tmp_path: Path) -> None:
     """Tiles of 32 bits without selections; on Blackwell there are none anyway."""
     proven, kernel = solved(SPECS / "words.yaml", "h200", columns="64")
@@ -72,11 +73,13 @@ def test_straight(tmp_path: Path) -> None:
     assert emit(proven, kernel, style=Style(straight=True)) == emit(proven, kernel)
 
 
+@pytest.mark.medium
 def test_straight_without_such_tiles_is_plain() -> None:
     proven, kernel = solved("gemm", "h200")
     assert emit(proven, kernel, style=Style(straight=True)) == emit(proven, kernel)
 
 
+@pytest.mark.medium
 def test_loose(tmp_path: Path) -> None:
     """Nothing is held back before waits for products; on Blackwell, and where threads compute
     nothing before one, nothing is anyway.
@@ -94,6 +97,7 @@ def test_loose(tmp_path: Path) -> None:
         assert emit(proven, kernel, style=Style(loose=True)) == emit(proven, kernel)
 
 
+@pytest.mark.medium
 def test_late(tmp_path: Path) -> None:
     """Threads find out behind the main loop where results go; on Blackwell as ever."""
     proven, kernel = solved("attention_fwd", "h200", head_dim="64", head_dim_v="64")
@@ -124,6 +128,7 @@ def test_prompt(tmp_path: Path) -> None:
     assert read_facts(path).style == ("prompt",)
 
 
+@pytest.mark.medium
 def test_prompt_on_blackwell(tmp_path: Path) -> None:
     """Where other files import nothing that waits would be written with."""
     proven, kernel = solved("gemm", "b200")
@@ -133,6 +138,7 @@ def test_prompt_on_blackwell(tmp_path: Path) -> None:
     assert " llvm" not in emit(proven, kernel).partition("@cute")[0]
 
 
+@pytest.mark.medium
 def test_first_level(tmp_path: Path) -> None:
     """The same text, from which the assembler makes something else."""
     proven, kernel = solved("gemm", "h200")

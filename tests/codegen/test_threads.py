@@ -104,6 +104,7 @@ def test_conditional_products_of_rows() -> None:
     assert "else Float32(1.0)" in text
 
 
+@pytest.mark.medium
 def test_conditions_of_rows_where_a_tile_stays_in_shared_memory() -> None:
     """Splits that end are added once in many iterations; warps skip it in others."""
     plan = plan_of("attention_whole", "h200", head_dim="64")
@@ -115,6 +116,7 @@ def test_conditions_of_rows_where_a_tile_stays_in_shared_memory() -> None:
     assert "vote" not in written(Threads(plan, WGMMA), sums)[1]
 
 
+@pytest.mark.medium
 def test_sums_of_rows_in_the_loop_are_added_up_in_a_copy() -> None:
     plan = plan_of("attention_whole", "h200", head_dim="64")
     calls, _ = written(Threads(plan, WGMMA), plan.operation("LSE"))

@@ -200,6 +200,7 @@ def test_heads_that_share_l2(heads: int, heads_k: int, seq_k: int, group: int) -
         assert [row for _, _, row in part] == sorted(row for _, _, row in part)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("batch", "seq", "heads", "worst"),
     [

@@ -11,6 +11,7 @@ from schedgen.codegen.errors import EmitError
 from schedgen.codegen.trees import parsed, read_tree
 
 
+@pytest.mark.medium
 def test_in_threads() -> None:
     """Of which Python 3.11 would refuse some now and then."""
     text = "\n".join(f"a{n} = [(1, ({n}, {{'b': c[d](e, f=lambda: 2)}}))]" for n in range(400))

@@ -9,6 +9,7 @@ from schedgen.driver.emulating import compiled
 from tests.codegen.examples import ARCHITECTURES, SPECS, solved
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("target", "columns"), [("h200", 8), ("h200", 16), ("h200", 48), ("h200", 64), ("b200", 32)]
 )
@@ -25,6 +26,7 @@ def test_no_bank_conflicts(target: str, columns: int) -> None:
     assert taken == least > 0
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("columns", [8, 40, 64])
 def test_transposed_without_bank_conflicts(columns: int) -> None:
     proven, kernel = solved(SPECS / "turned_words.yaml", "h200", columns=str(columns))

@@ -120,6 +120,7 @@ def plainly(
     return ((scores - sums[..., None]).exp() @ v).transpose(1, 2), sums
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("name", "settings"),
     [(name, one) for name in SETTINGS for one in PLAIN.get(name, SETTINGS[name])],

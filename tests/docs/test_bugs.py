@@ -34,6 +34,7 @@ def rules(folder: Path, name: str) -> set[str]:
     return {found.rule for found in session.errors}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", FOUND)
 def test_the_bug_is_found(name: str, tmp_path: Path) -> None:
     assert rules(BUGS / name, name) == FOUND[name]
@@ -45,6 +46,7 @@ def test_the_bug_is_found(name: str, tmp_path: Path) -> None:
     assert not rules(tmp_path, name)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", [name for name in FOUND if name != "stage_reuse"])
 def test_what_holds_a_thread_back_is_no_finding(name: str, tmp_path: Path) -> None:
     text = (BUGS / name / "kernel.ptx").read_text("utf-8")
@@ -64,6 +66,7 @@ def test_a_scope_that_is_too_small_needs_the_switch() -> None:
     assert not session.errors
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("more", "status"), [((), 1), (("--fixed",), 0)])
 @pytest.mark.parametrize(("name", "rule"), [("early_read", "L1"), ("odd_box", "T14")])
 def test_scripts(name: str, rule: str, more: tuple[str, ...], status: int) -> None:

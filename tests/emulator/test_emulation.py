@@ -349,6 +349,7 @@ def test_endless_loop(policy: Policy) -> None:
         run()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("policy", [RoundRobin(), Adversarial(0), Seeded(0)])
 def test_endless_loop_without_progress(policy: Policy) -> None:
     """What nobody chose a limit for ends after some seconds in which nothing happens."""

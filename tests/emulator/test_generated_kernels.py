@@ -48,6 +48,7 @@ def check(one: Shipped, names: tuple[str, ...], seeds: tuple[int, ...]) -> None:
                 assert outcome.clean, outcome.report.text
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("one", LAST, ids=lambda one: one.name)
 def test_sample(one: Shipped) -> None:
     check(one, ("tiny",), (0, 1))

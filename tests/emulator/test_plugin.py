@@ -9,6 +9,7 @@ pytest_plugins = ["pytester"]
 CONFTEST = 'pytest_plugins = ["schedgen.emulator.plugin"]\n'
 
 
+@pytest.mark.medium
 def test_fixture(pytester: pytest.Pytester) -> None:
     """Opens devices with the arguments that it is given, one at a time, and gives them back."""
     pytester.makeconftest(CONFTEST)
@@ -43,6 +44,7 @@ def test_fixture(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=3)
 
 
+@pytest.mark.medium
 def test_imports_nothing_heavy(pytester: pytest.Pytester) -> None:
     """Every pytest run loads an installed plugin, also where nobody uses it."""
     pytester.makeconftest(CONFTEST)

@@ -30,6 +30,7 @@ def test_a_number_of_a_seed_is_always_the_same_spec() -> None:
     assert [_text(_case(n)) for n in NUMBERS] == [_text(_case(n)) for n in NUMBERS]
 
 
+@pytest.mark.medium
 def test_nearly_all_specs_are_well_formed_and_mistakes_have_a_fix() -> None:
     mistakes = [_mistakes(_case(number)) for number in NUMBERS]
     assert all(one.fix for found in mistakes for one in found)
@@ -60,6 +61,7 @@ def _hangs(case: Any, told: Callable[[str], object]) -> None:
     time.sleep(60)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("judge", "ending", "stage"),
     [(_aborts, "the process ends", "compile"), (_hangs, "timeout", "solve")],

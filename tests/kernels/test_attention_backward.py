@@ -276,6 +276,7 @@ def test_refused(launches: list[str]) -> None:
         attention_backward(out, q, k, v, out, lse, dlse=lse.double())
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("dtype", TYPES.values())
 def test_checks_of_torch(launches: list[str], dtype: torch.dtype) -> None:
     """By the stand-in, sums have the same bits in any order, too."""
@@ -289,6 +290,7 @@ def test_checks_of_torch(launches: list[str], dtype: torch.dtype) -> None:
     torch.library.opcheck(torch.ops.schedgen.attention_fwd_unordered.default, leaves)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiled(launches: list[str], dynamic: bool, deterministic: bool) -> None:

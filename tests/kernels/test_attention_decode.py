@@ -57,6 +57,7 @@ def test_head_dims(launches: list[str], head_dim: int, head_dim_v: int) -> None:
     assert torch.allclose(out.double(), reference(q, k, v, head_dim**-0.5, False)[0], atol=2e-2)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
     ("shape", "head_dims"),

@@ -207,6 +207,7 @@ def test_shapes_without_data() -> None:
     assert lse.stride() == (96, 12, 1)
 
 
+@pytest.mark.medium
 def test_compiles_in_one_graph(launches: list[str]) -> None:
     def block(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         out, lse = attention(q * 2, k, v, causal=True, return_lse=True)

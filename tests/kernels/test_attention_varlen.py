@@ -177,6 +177,7 @@ def test_refused(kernels: list[str]) -> None:
         GRADIENTS(out, q, k, v, out, lse, *starts(), lse.double(), 0.125, False)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_checks_of_torch(kernels: list[str], dtype: torch.dtype) -> None:
     given = q, k, v = operands(2, 1, dtype=dtype)
@@ -190,6 +191,7 @@ def test_checks_of_torch(kernels: list[str], dtype: torch.dtype) -> None:
     torch.library.opcheck(torch.ops.schedgen.attention_varlen_bwd.default, arguments)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiled(kernels: list[str], dynamic: bool) -> None:
     def loss(q: Tensor, k: Tensor, v: Tensor, of_q: Tensor, of_k: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ pytestmark = test_operators.pytestmark
 planned = test_operators.planned
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("heads", "plans"), [(2, True), (4, False)])
 def test_gradients(
     monkeypatch: pytest.MonkeyPatch, planned: list[str], heads: int, plans: bool
@@ -40,6 +41,7 @@ def test_gradients(
         assert len(planned) - before == (3 if plans and turn > 1 else 0)
 
 
+@pytest.mark.medium
 def test_gradients_in_any_order(monkeypatch: pytest.MonkeyPatch, planned: list[str]) -> None:
     """Three kernels from a plan, which fills what is added to with zeros in each call."""
     test_operators.opened(_attention_bwd_unordered, monkeypatch)
@@ -56,6 +58,7 @@ def test_gradients_in_any_order(monkeypatch: pytest.MonkeyPatch, planned: list[s
         assert turn < 2 or "attention_bwd_sm" in names[1]
 
 
+@pytest.mark.medium
 def test_gradients_in_turns(monkeypatch: pytest.MonkeyPatch, planned: list[str]) -> None:
     """How many SMs there are is asked of the GPU of a call, also while its plan is made of tensors
     that are on none.

@@ -46,6 +46,7 @@ def test_no_kernel_has_two(spec: str) -> None:
             assert not all(fits(one.kernel.settings, entry.settings) for entry in both), one.name
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("spec", SPECS)
 def test_locks_are_of_the_first_attempt(spec: str) -> None:
     """Roles have what their operations need where the budget is left beside tiles, and no more: a

@@ -14,6 +14,7 @@ pytestmark = test_operators.pytestmark
 planned = test_operators.planned
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("tokens", "heads", "heads_k"), [(1, 8, 2), (1, 6, 2), (2, 8, 2), (3, 3, 1)]
 )

@@ -155,6 +155,7 @@ def test_activation(
     assert all(name.startswith("gemm_epilogue_sm_90a_bf16") for name in launches)
 
 
+@pytest.mark.medium
 def test_activation_has_tiles_for_shapes(launches: list[str]) -> None:
     """Those of products without one, read along k or along n."""
     for n, tile in ((64, QUICKEST), (1024, "_tile_m64_consumers1_tile_n128.py"), (4096, ".py")):
@@ -298,6 +299,7 @@ def test_no_gpu() -> None:
         gemm(random(4, 8), random(8, 4))
 
 
+@pytest.mark.medium
 def test_opcheck(launches: list[str]) -> None:
     for a, b in (
         (random(5, 8), random(8, 6)),

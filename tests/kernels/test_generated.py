@@ -59,6 +59,7 @@ def test_lock_is_of_todays_spec_and_model(lock: lock_file.Lock) -> None:
     assert lock_file.text(lock) == path.read_text("utf-8")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("file", EXAMPLES)
 def test_example_is_made_from_its_lock(file: str) -> None:
     one = lock_file.named(file)

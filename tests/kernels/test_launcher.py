@@ -234,6 +234,7 @@ def test_kernel_that_is_not_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
         library.launcher(torch.device("cuda:0"), "gemm", dtype="bf16")
 
 
+@pytest.mark.medium
 def test_import_is_light() -> None:
     """Machines that only run kernels need no solver, and calling needs no compiler."""
     code = (

@@ -125,6 +125,7 @@ def test_settings_reach_its_kernels(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert asked == [(f"{MLP}#product", {"dtype": "bf16", "tile_n": "64", "relu": "true"})]
 
 
+@pytest.mark.medium
 def test_extents_of_results_only(launches: list[str], tmp_path: Path) -> None:
     """A product in parts of k, whose number is a parameter."""
     path = tmp_path / "split.yaml"

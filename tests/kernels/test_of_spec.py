@@ -62,6 +62,7 @@ def test_what_it_says(product: SpecKernel, folder: Path) -> None:
     assert dict(product.facts.settings)["tile_n"] == "128"
 
 
+@pytest.mark.medium
 def test_the_second_time_nothing_is_solved(
     product: SpecKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,6 +279,7 @@ def test_in_the_emulator(
     assert library.load(product.path).facts == product.facts
 
 
+@pytest.mark.medium
 def test_importing_kernels_imports_no_solver() -> None:
     import subprocess
 

@@ -175,6 +175,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Generator[list[str]]:
     assert not any("Error" in name for name in Kernel.planned)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention(planned: list[str], causal: bool) -> None:
     """Planned when it is seen twice; other tensors, other numbers, the same results."""
@@ -299,6 +300,7 @@ def test_a_launch_that_fails(planned: list[str], monkeypatch: pytest.MonkeyPatch
     assert len(planned) == 1
 
 
+@pytest.mark.medium
 def test_nothing_is_lost(planned: list[str]) -> None:
     """Tensors of calls are given back, those of results to whoever holds them."""
     a = random(64, 64)

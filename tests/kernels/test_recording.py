@@ -45,6 +45,7 @@ def test_whole_tiles_of_each_role() -> None:
     assert recording.split(words, table, 9)["one"] == one[:-3]
 
 
+@pytest.mark.medium
 def test_without_a_gpu(
     kernel: Path,
     tmp_path: Path,

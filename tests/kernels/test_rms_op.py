@@ -125,6 +125,7 @@ def test_no_gpu() -> None:
         gemm_rms(A, B)
 
 
+@pytest.mark.medium
 def test_opcheck(launches: list[str]) -> None:
     rms, scaled = torch.ops.schedgen.gemm_rms.default, torch.ops.schedgen.gemm_scaled.default
     for a, b in ((random(5, 8), random(8, 6)), (random(2, 4, 8), random(2, 8, 16))):

@@ -20,6 +20,7 @@ pytestmark = test_operators.pytestmark
 planned = test_operators.planned
 
 
+@pytest.mark.medium
 def test_several_kernels_in_one_call(planned: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan of a spec file is planned as one: sums begin with zeros, numbers are of each call."""
     gradients = kernel("attention_gradients", target="h200", head_dim=64, ordered=False)
@@ -37,6 +38,7 @@ def test_several_kernels_in_one_call(planned: list[str], monkeypatch: pytest.Mon
             assert torch.allclose(mine.float(), theirs.float(), rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("as_plan", [False, True])
 def test_seeds_are_those_of_each_call(
     as_plan: bool, planned: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

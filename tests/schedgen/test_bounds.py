@@ -41,6 +41,7 @@ def constraint_lists(*distances: int) -> st.SearchStrategy[list[Constraint]]:
     return st.lists(one, max_size=14)
 
 
+@pytest.mark.medium
 @settings(max_examples=400)
 @given(constraint_lists(1, 0, 1, 0, 2, 3, -1))
 def test_critical_cycle_is_the_best_of_all_simple_cycles(constraints: list[Constraint]) -> None:

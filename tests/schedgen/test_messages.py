@@ -41,6 +41,7 @@ def test_an_operand_where_the_machine_cannot_use_it(tmp_path: Path) -> None:
     assert "fix: it has rules for mma with a in registers, d in registers; or a in smem" in text
 
 
+@pytest.mark.medium
 def test_more_rows_than_a_warpgroup_has(tmp_path: Path) -> None:
     hopper = GEMM.replace("[b200]", "[h200]").replace("acc: {space: tmem", "acc: {space: registers")
     text = failing(tmp_path, hopper, "emit", "-o", str(tmp_path))

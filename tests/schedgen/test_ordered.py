@@ -70,6 +70,7 @@ def test_without_room_a_sequence_may_be_all_that_is_packed() -> None:
     assert render(count) == "ceil(total_q / 128)"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("target", "later"), [("h200", "true"), ("b200", "false")])
 def test_tiles_of_a_group_take_turns(
     target: str, later: str, monkeypatch: pytest.MonkeyPatch
@@ -98,6 +99,7 @@ def test_tiles_of_a_group_take_turns(
     assert torch.equal(*found)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("target", "later"), [("h200", "true"), ("b200", "false")])
 def test_bits_do_not_depend_on_who_comes_first(target: str, later: str) -> None:
     """Three tiles add to the same rows, also if they begin later one by one; under orders that are
@@ -134,6 +136,7 @@ def test_gradients_in_turns(causal: str) -> None:
             assert outcome.clean, outcome.report.text
 
 
+@pytest.mark.medium
 def test_too_few_words(capfd: pytest.CaptureFixture[str]) -> None:
     proven, kernel = solved(SUMS, "h200")
     sizes = default_extents(kernel, {})
@@ -165,6 +168,7 @@ def test_iterations_have_elements_of_their_own(change: dict[str, int], message: 
     assert found.message == message
 
 
+@pytest.mark.medium
 def test_steps_of_turns_are_looked_up() -> None:
     """Without one of them, or with a copy outside of its turn, all methods object."""
     proven, _ = solved(SUMS, "h200")

@@ -133,6 +133,7 @@ def broken(program: Program) -> list[Program]:
 SYNC = (Wait, Arrive, Commit, WaitGroup)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("spec", "target"), CASES)
 def test_schedules_and_programs(spec: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is solved, synthesized, proven, objected to, and told without words."""
@@ -152,6 +153,7 @@ def test_schedules_and_programs(spec: str, target: str, monkeypatch: pytest.Monk
     assert list(map(objections, again)) == list(map(objections, refuted))
 
 
+@pytest.mark.medium
 def test_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
     """One more stage behind a barrier is found by the data of arcs."""
     _, program = solved("gemm_chain", "b200")
@@ -161,6 +163,7 @@ def test_what_would_help(monkeypatch: pytest.MonkeyPatch) -> None:
         assert gains(program) == found
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("method", "every"),
     [
@@ -246,6 +249,7 @@ def test_every_kind_has_a_sentence() -> None:
             assert all(name in text for name in "ABCDE"[:count])
 
 
+@pytest.mark.medium
 def test_links_of_files() -> None:
     """What is read is what was written; a reason without its subjects is damage."""
     schedule = solved("fa4_unit", "abstract")[0].schedule

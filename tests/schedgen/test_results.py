@@ -67,6 +67,7 @@ def sums() -> tuple[str, Kernel]:
     return emit(prove_solution(solution).proven, solution.problem.kernel), solution.problem.kernel
 
 
+@pytest.mark.medium
 def test_results_in_float32_have_the_bounds_of_float32() -> None:
     """An error of 2^-12 is small for bf16, and far too large for sums of exact products."""
     text, kernel = sums()
@@ -81,6 +82,7 @@ def test_results_in_float32_have_the_bounds_of_float32() -> None:
     assert result.error < 2.0**-9
 
 
+@pytest.mark.medium
 def test_rows_without_numbers_are_reported(tmp_path: Path) -> None:
     """Rows that are masked as a whole: -inf - -inf, in the kernel and in the spec."""
     spec = product(
@@ -159,6 +161,7 @@ def test_a_main_loop_of_a_fixed_length() -> None:
     assert all(extents["k"] <= 256 for extents in shapes(kernel).values())
 
 
+@pytest.mark.medium
 def test_larger_extents_are_refused_before_anything_runs(tmp_path: Path) -> None:
     kernel = kernel_of(parse_spec(INNER))
     with pytest.raises(SchedgenError, match=r"'inner' is 200, but inner covers 64 of it .* fix: "):
@@ -177,6 +180,7 @@ def test_larger_extents_are_refused_before_anything_runs(tmp_path: Path) -> None
     assert CliRunner().invoke(app, ["emulate", str(path), "--extent=inner=200"]).exit_code == 2
 
 
+@pytest.mark.medium
 def test_launch_refuses_larger_extents(capfd: pytest.CaptureFixture[str]) -> None:
     text, kernel = generated(parse_spec(INNER), "h200")
     sizes = {"m": 8, "n": 8, "inner": 72}
@@ -293,6 +297,7 @@ def test_a_row_of_a_matrix(target: str) -> None:
 # -- operations -----------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @BOTH
 def test_a_condition_reads_what_the_map_writes_over(target: str) -> None:
     """Asked before the map, not after: what is below 1 then may be above 1 now."""
@@ -300,6 +305,7 @@ def test_a_condition_reads_what_the_map_writes_over(target: str) -> None:
     assert is_right(executed(spec, target))
 
 
+@pytest.mark.medium
 @BOTH
 def test_a_map_with_a_condition_that_is_no_identity_where_it_is_false(target: str) -> None:
     """Some rows of a warp do it, others do not."""
@@ -312,6 +318,7 @@ def test_a_map_with_a_condition_that_is_no_identity_where_it_is_false(target: st
     assert is_right(executed(spec, target))
 
 
+@pytest.mark.medium
 @BOTH
 def test_a_reduction_that_carries_its_own_result(target: str) -> None:
     spec = product(
@@ -323,6 +330,7 @@ def test_a_reduction_that_carries_its_own_result(target: str) -> None:
     assert is_right(executed(spec, target))
 
 
+@pytest.mark.medium
 @BOTH
 def test_a_copy_of_registers_that_are_written_over_later(target: str) -> None:
     spec = product(
@@ -356,6 +364,7 @@ def test_a_statistic_of_rows_needs_one_tile_or_a_condition() -> None:
     kernel_of(product(**{**ROW_STATISTIC, "after": once}))
 
 
+@pytest.mark.medium
 @BOTH
 def test_a_statistic_of_rows_of_one_tile(target: str) -> None:
     spec = product(**ROW_STATISTIC, loops=", one_tile: [n]")

@@ -51,6 +51,7 @@ def test_published_maps(settings: dict[str, str], low: int, high: int) -> None:
         assert best.ii_cycles <= fixed.ii_cycles
 
 
+@pytest.mark.medium
 def test_high_latencies_cover_low_ones() -> None:
     ratios = solved("attention_fwd", "b200").schedule.cycle_ratios
     assert ratios["low"] <= ratios["high"]
@@ -93,6 +94,7 @@ def test_accumulator_ring_overlaps_the_epilogue() -> None:
     assert single.tile.period_cycles > blackwell.tile.period_cycles
 
 
+@pytest.mark.medium
 def test_choices_are_pruned_by_their_bounds() -> None:
     schedule = solved("attention_fwd", "b200").schedule
     assert schedule.choices["exp2_polynomial"] == "1/4"
@@ -113,6 +115,7 @@ def test_infeasible(name: str, target: str, settings: dict[str, str], words: str
         solved(name, target, **settings)
 
 
+@pytest.mark.medium
 def test_no_registers_outside_of_the_loop() -> None:
     """A product between two products takes a warpgroup, and there are no registers for one."""
     machine = with_registers(read_machine("b200"), 16)

@@ -39,6 +39,7 @@ def test_it_runs_at_the_pace_of_the_event_graph(which: tuple[str, str], end: str
         assert times[30] - times[16] == pytest.approx(14 * pace(made, end).cycles, abs=2)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("which", SHIPPED, ids="-".join)
 def test_every_operation_runs_once_per_iteration(which: tuple[str, str]) -> None:
     made = program(*which)
@@ -48,6 +49,7 @@ def test_every_operation_runs_once_per_iteration(which: tuple[str, str]) -> None
     assert times == {op.id: 9 if op.phase == "body" else 1 for op in schedule.ops}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("which", SHIPPED, ids="-".join)
 def test_lanes_units_and_roles(which: tuple[str, str]) -> None:
     made = program(*which)

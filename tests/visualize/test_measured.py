@@ -229,6 +229,7 @@ def _start(comparison: Comparison, schedule: Schedule, part: str, phase: str) ->
     return found
 
 
+@pytest.mark.medium
 def test_the_second_tile_begins_as_planned() -> None:
     comparison = compared(GEMM, 3)
     planned = _start(comparison, comparison.schedule, "planned", "prologue")
@@ -236,6 +237,7 @@ def test_the_second_tile_begins_as_planned() -> None:
     assert _start(comparison, comparison.schedule, "measured", "tile 0") < planned
 
 
+@pytest.mark.medium
 def test_arrows_say_how_much_time_there_was() -> None:
     comparison = compared(GEMM, 2)
     arrows = [e for e in events(comparison, "s") if e["pid"] > 2]

@@ -16,6 +16,7 @@ ATTENTION = ("attention_fwd", "h200")
 TRIPS = [5, 1, 8]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("spec", [ATTENTION, ("gemm", "b200"), ("attention_fwd", "b200")])
 def test_everything_in_the_order_of_the_program(spec: tuple[str, str]) -> None:
     schedule, program = made(*spec)

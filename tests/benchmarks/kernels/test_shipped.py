@@ -92,6 +92,7 @@ PROBLEM = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("spec", [name for name in shipped.SPECS if name != "polar"])
 def test_rows(small: list[str], spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row of ours and one of a peer for each problem; operations over the time of each."""

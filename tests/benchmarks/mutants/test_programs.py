@@ -60,6 +60,7 @@ def test_a_sample_has_every_operator() -> None:
     assert {operator.name for operator in OPERATORS} - set(every) == missing
 
 
+@pytest.mark.medium
 def test_all_of_a_small_program() -> None:
     outcomes = Counter(check(mutant) for mutant in mutants(gemm(2)))
     assert outcomes[Outcome.KILLED] > 150

@@ -61,6 +61,7 @@ def test_sums_that_almost_cancel(mode: str) -> None:
     check("fma", "f32", mode, *(x.astype(np.float32).view(np.uint32) for x in (a, b, c)))
 
 
+@pytest.mark.medium
 @settings(max_examples=20, deadline=None)
 @given(st.integers(15, 23), st.integers(-100, 100), st.integers(0, 2**22), st.sampled_from([1, -1]))
 def test_fma_where_rounding_twice_errs(k: int, exponent: int, offset: int, sign: int) -> None:

@@ -290,6 +290,7 @@ def test_wrong_use() -> None:
         pass
 
 
+@pytest.mark.medium
 def test_a_pointer_gives_the_storage_it_points_into() -> None:
     memory = torch.zeros(64)
     launches: list[Launch] = []

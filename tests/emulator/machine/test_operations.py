@@ -123,6 +123,7 @@ def machines() -> int:
     return sum(isinstance(one, Machine) for one in gc.get_objects())
 
 
+@pytest.mark.medium
 def test_nothing_of_a_launch_stays() -> None:
     """A session of many launches must not grow: shared memory and shadows are megabytes each."""
     before = machines()

@@ -109,6 +109,7 @@ st.shared.b32 [%r6], %r7;
 """
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(
     disassembler() is None or shutil.which("ptxas") is None, reason="needs ptxas and nvdisasm"
 )

@@ -192,6 +192,7 @@ def test_there_is_an_engine() -> None:
     assert engine() is not None
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("full", [True, False], ids=["all lanes", "some lanes"])
 def test_forms(full: bool) -> None:
     values, made = np.random.default_rng(0), engine()

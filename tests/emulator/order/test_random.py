@@ -55,6 +55,7 @@ def compare(make: Callable[[int], list[Event]], seed: int, sample: int) -> int:
     return racy
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("make", MAKERS)
 def test_mutants_of_random_pipelines(make: Callable[[int], list[Event]]) -> None:
     racy = [compare(make, seed, 6) for seed in range(8)]

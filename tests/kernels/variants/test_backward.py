@@ -131,6 +131,7 @@ def test_masks_in_one_walk(mask: str) -> None:
     gradients(wanted, given, lambda s: s, keep(), "h200", head_dim=128, one_walk=True)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("score", SCORES)
 def test_scores_in_one_walk(score: str) -> None:
     given, formula = SCORES[score]
@@ -140,6 +141,7 @@ def test_scores_in_one_walk(score: str) -> None:
     gradients(wanted, given, formula, kept, "h200", head_dim=128, one_walk=True)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("head_dim", "target"), [(96, "h200"), (160, "b200")])
 def test_other_heads(head_dim: int, target: str) -> None:
     """Wide ones have a kernel for keys and one for values, with the same mask and score."""
@@ -158,6 +160,7 @@ def test_random_masks(number: int) -> None:
     gradients(wanted, one.given, lambda s: s, one.kept(), target, one.shape)
 
 
+@pytest.mark.medium
 def test_causal_beside_all_of_it() -> None:
     mask, score = "doc[row] == doc[column] or head == 1", "cap * tanh(score / cap) + slope[head]"
     doc = (torch.arange(SEQ_K) // 20).float()
@@ -174,6 +177,7 @@ def test_causal_beside_all_of_it() -> None:
     gradients(asked(mask, score, True, None, given), given, formula, kept, "h200")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("mask", "of_keys", "of_queries"),
     [

@@ -104,6 +104,7 @@ def test_lists_have_what_is_kept(mask: str) -> None:
     assert of_keys.float().mean() < 0.9
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("mask", "target", "score"),
     [

@@ -122,6 +122,7 @@ def of_rows(docs: Tensor, queries: int) -> dict[str, Tensor]:
     return {"doc": docs[:queries].clone(), "docs": docs}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("causal", [False, True])
 def test_documents(tmp_path: Path, causal: bool) -> None:
     """Sorted or not, ragged or not, one block, and tiles that see nothing."""
@@ -142,6 +143,7 @@ def test_documents(tmp_path: Path, causal: bool) -> None:
         lists.check((300, 40), (16, 8), more)
 
 
+@pytest.mark.medium
 def test_as_they_are_launched(tmp_path: Path) -> None:
     """With all warps, and more tiles than these, on the other architecture."""
     given = of_rows(documents(500), 500)
@@ -150,6 +152,7 @@ def test_as_they_are_launched(tmp_path: Path) -> None:
         lists.check((500, 500), (3, 25), given, Adversarial(3))
 
 
+@pytest.mark.medium
 def test_batches_and_heads(tmp_path: Path) -> None:
     """Lists of each, from tensors in any order of dimensions, with elements that are no numbers."""
     doc, per = documents(160).reshape(2, 80), torch.tensor([[3, 40, 90], [7, 20, 80]])
@@ -167,6 +170,7 @@ def test_batches_and_heads(tmp_path: Path) -> None:
         lists.check((80, 100), (16, 8), given, None, (2, 3))
 
 
+@pytest.mark.medium
 def test_arithmetic(tmp_path: Path) -> None:
     """Everything that expressions have, with numbers of a call."""
     given: dict[str, Any] = of_rows(documents(300), 200)
@@ -183,6 +187,7 @@ def test_arithmetic(tmp_path: Path) -> None:
         lists.check((200, 300), (8, 4), other)
 
 
+@pytest.mark.medium
 def test_many_blocks(tmp_path: Path) -> None:
     """More than 32 words of bits in a list."""
     given = of_rows(documents(2200, count=40), 40)
@@ -191,6 +196,7 @@ def test_many_blocks(tmp_path: Path) -> None:
         assert lists.check((40, 2200), (8, 2), given).listed.shape == (5, 1100)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
 def test_it_assembles(tmp_path: Path, arch: str) -> None:
     """For a GPU: registers for two CTAs on an SM, and none in memory."""

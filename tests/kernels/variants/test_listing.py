@@ -100,6 +100,7 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "architecture", lambda _: "sm_90a")  # pyright: ignore
 
 
+@pytest.mark.medium
 @pytest.mark.usefixtures("on_cpu")
 def test_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel's list in the emulator, made in each call or before."""

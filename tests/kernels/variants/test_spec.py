@@ -87,6 +87,7 @@ def assert_right(found: Mapping[str, Tensor], operands: Any, scores: Any, kept: 
     torch.testing.assert_close(found["lse"].double(), sums, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("mask", MASKS)
 def test_masks(mask: str) -> None:
     given, keep = MASKS[mask]
@@ -94,6 +95,7 @@ def test_masks(mask: str) -> None:
     assert_right(found, operands, _same, keep())
 
 
+@pytest.mark.medium
 def test_scores() -> None:
     """Beside ``causal``."""
     score = "9 * tanh(score / 9) + slope[head] * (column - row)"
@@ -105,6 +107,7 @@ def test_scores() -> None:
     assert_right(found, operands, scores, COLUMN <= ROW + SEQ_K - SEQ_Q)
 
 
+@pytest.mark.medium
 def test_names_of_equal_length() -> None:
     """Of a mask's vector and of a score's, which are read apart."""
     given = {"doc": DOC, "slope": SLOPE}
@@ -117,6 +120,7 @@ def test_names_of_equal_length() -> None:
     assert_right(found, operands, scores, (DOC < 2).expand(SEQ_Q, SEQ_K))
 
 
+@pytest.mark.medium
 def test_sinks() -> None:
     """Also where a row sees nothing else."""
     _, found, (q, k, v) = computed("column < row - 5", None, {}, sinks=SINK)
@@ -128,6 +132,7 @@ def test_sinks() -> None:
     torch.testing.assert_close(found["lse"].double(), sums, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("mask", "trips", "first"),
     [

@@ -11,6 +11,7 @@ from schedgen.errors import SpecError
 from schedgen.machine_file import read_machine
 
 
+@pytest.mark.medium
 def test_shipped_experiments_fit_constants_of_the_model() -> None:
     experiments = read_experiments()
     names = [one.name for one in experiments]

@@ -33,6 +33,7 @@ def solutions(experiments: dict[str, Experiment], machine: Machine) -> dict[str,
     return {name: solved(one, machine) for name, one in experiments.items()}
 
 
+@pytest.mark.medium
 def test_what_was_put_in_comes_out(
     experiments: dict[str, Experiment], solutions: dict[str, Solution], machine: Machine
 ) -> None:
@@ -55,6 +56,7 @@ def test_what_was_put_in_comes_out(
         assert one.before.expected < one.measured
 
 
+@pytest.mark.medium
 def test_what_is_right_is_kept(
     experiments: dict[str, Experiment], solutions: dict[str, Solution], machine: Machine
 ) -> None:
@@ -75,6 +77,7 @@ def test_an_experiment_that_says_nothing(
     assert (fit.low, fit.high) == fit.before
 
 
+@pytest.mark.medium
 def test_no_value_gives_what_was_measured(
     experiments: dict[str, Experiment], solutions: dict[str, Solution], machine: Machine
 ) -> None:

@@ -17,6 +17,7 @@ EXPERIMENTS = {one.name: one for one in read_experiments(about="launches")}
 GEMM = ("gemm 1024", "gemm 4096", "gemm 8192", "tiles of gemm, all SMs")
 
 
+@pytest.mark.medium
 def test_whole_products_are_within_5_percent_of_what_was_measured() -> None:
     record, machine = read_record(KEPT.read_text("utf-8"), KEPT.name), read_machine("h200")
     solution = solved(EXPERIMENTS[GEMM[0]], machine_from(parse_source(record.model, "record")))

@@ -26,6 +26,7 @@ def test_what_is_prepared_is_found(tmp_path: Path) -> None:
     assert dict(read_facts(tmp_path / kernel.file).settings)["reduction"] == "sum"
 
 
+@pytest.mark.medium
 def test_refused_experiments_have_their_names_and_do_not_stop_others(tmp_path: Path) -> None:
     large = Experiment("too large", "products", {"depth": "1024"})
     with pytest.raises(RefusedExperiments) as found:

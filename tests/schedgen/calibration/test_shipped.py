@@ -65,6 +65,7 @@ def test_one_output_tile_and_more_iterations(name: str, shipped: dict[str, Exper
     assert increase(one, short, long) == one.launches[0] * (long.work.trips - short.work.trips) > 0
 
 
+@pytest.mark.medium
 def test_what_is_measured_is_the_shipped_file(
     shipped: dict[str, Experiment], tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ def run(*arguments: str, text: str | None = None) -> Result:
     return CliRunner().invoke(app, list(arguments), input=text)
 
 
+@pytest.mark.medium
 def test_json_has_what_tools_need() -> None:
     result = run("solve", "fa4_unit", "--json")
     assert result.exit_code == 0
@@ -37,6 +38,7 @@ def test_json_has_what_tools_need() -> None:
     assert set(found["buffers"][0]) >= {"name", "space", "bytes", "depth", "address", "alias"}
 
 
+@pytest.mark.medium
 def test_summary_is_for_people() -> None:
     result = run("solve", "gemm", "--target", "b200")
     assert result.exit_code == 0
@@ -44,6 +46,7 @@ def test_summary_is_for_people() -> None:
     assert "not measured" in result.stdout
 
 
+@pytest.mark.medium
 def test_written_schedule_is_shown(tmp_path: Path) -> None:
     file = tmp_path / "s.json"
     assert run("solve", "attention_fwd", "-t", "h200", "-o", str(file)).exit_code == 0
@@ -55,6 +58,7 @@ def test_written_schedule_is_shown(tmp_path: Path) -> None:
     assert run("show", "-", text=file.read_text()).stdout == shown.stdout
 
 
+@pytest.mark.medium
 def test_output_is_whole_or_absent(tmp_path: Path) -> None:
     file = tmp_path / "missing" / "s.json"
     result = run("solve", "fa4_unit", "-o", str(file))
@@ -100,6 +104,7 @@ def test_show_refuses_what_is_no_schedule(tmp_path: Path, text: str) -> None:
     assert "bad.json" in result.stderr
 
 
+@pytest.mark.medium
 def test_infeasible_is_explained() -> None:
     result = run("solve", "gemm", "--target", "b200", "--set", "tile_k=512")
     assert result.exit_code == 1
@@ -107,6 +112,7 @@ def test_infeasible_is_explained() -> None:
     assert "fix" in result.stderr
 
 
+@pytest.mark.medium
 def test_no_time_still_gives_a_schedule() -> None:
     result = run("solve", "attention_fwd", "-t", "b200", "--time-limit", "0", "--json")
     assert result.exit_code == 3
@@ -115,6 +121,7 @@ def test_no_time_still_gives_a_schedule() -> None:
     assert found["ii_cycles"] >= found["lower_bound_cycles"]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("command", ["specs", "targets"])
 def test_lists(command: str) -> None:
     plain, data = run(command), run(command, "--json")
@@ -122,6 +129,7 @@ def test_lists(command: str) -> None:
     assert all(row["name"] in plain.stdout for row in json.loads(data.stdout))
 
 
+@pytest.mark.medium
 def test_plans_are_listed_behind_specs() -> None:
     assert "h200         plan of 3 kernels: gradients" in run("specs").stdout
     rows = {row["name"]: row for row in json.loads(run("specs", "--json").stdout)}

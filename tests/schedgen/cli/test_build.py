@@ -47,6 +47,7 @@ def test_all_of_a_target(compiled: list[tuple[str, int]]) -> None:
     assert run.stdout.splitlines()[-1].startswith("2 kernels in ")
 
 
+@pytest.mark.medium
 def test_it_goes_on_where_it_was(compiled: list[tuple[str, int]]) -> None:
     assert RUN.invoke(app, ["build", "gemm_chain_sm_90a_bf16"]).exit_code == 0
     run = RUN.invoke(app, ["build", "gemm_chain", "--target", "h200", "--json", "--jobs", "1"])
@@ -56,6 +57,7 @@ def test_it_goes_on_where_it_was(compiled: list[tuple[str, int]]) -> None:
     assert not found["gemm_chain_sm_90a_fp16"]["kept"]
 
 
+@pytest.mark.medium
 def test_one_that_does_not_compile_stops_no_other(compiled: list[tuple[str, int]]) -> None:
     run = RUN.invoke(app, ["build", "gemm_chain", "--sms", "100"])
     assert run.exit_code == 1

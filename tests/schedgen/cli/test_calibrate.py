@@ -41,6 +41,7 @@ def calibrate(files: Path, *arguments: str, record: bool = True) -> tuple[int, s
     return run.exit_code, run.output
 
 
+@pytest.mark.medium
 def test_a_record(files: Path) -> None:
     status, text = calibrate(files, "-o", str(files / "mine.yaml"))
     assert status == 0
@@ -52,6 +53,7 @@ def test_a_record(files: Path) -> None:
     assert made.certainty == "measured"
 
 
+@pytest.mark.medium
 def test_json(files: Path) -> None:
     status, text = calibrate(files, "--json")
     assert status == 0
@@ -111,6 +113,7 @@ def launches(files: Path) -> Path:
     return files
 
 
+@pytest.mark.medium
 def test_constants_of_launches(launches: Path) -> None:
     status, text = calibrate(launches, "--only", "launches", "-o", str(launches / "mine.yaml"))
     assert status == 0
@@ -139,6 +142,7 @@ def test_experiments_about_iterations_only(launches: Path) -> None:
     assert "there are no such experiments; fix: leave --only away" in text
 
 
+@pytest.mark.medium
 def test_an_experiment_that_does_not_run(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was measured is printed and kept, and the exit status says that it is not all."""
     calibrate(files, "--prepare", str(files / "made"), record=False)

@@ -27,6 +27,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return schedule, program
 
 
+@pytest.mark.medium
 def test_solve_reports_the_proof() -> None:
     found = json.loads(run("solve", "gemm_chain", "-t", "h200", "--json").stdout)
     proof = found["proof"]
@@ -41,6 +42,7 @@ def test_solve_reports_the_proof() -> None:
     assert found["program_cycles"]["high"] >= found["program_cycles"]["low"] > 0
 
 
+@pytest.mark.medium
 def test_check_takes_schedules_and_programs(files: tuple[Path, Path]) -> None:
     schedule, program = files
     for file, methods in ((schedule, ["graph"]), (program, ["graph", "z3", "execution"])):
@@ -52,6 +54,7 @@ def test_check_takes_schedules_and_programs(files: tuple[Path, Path]) -> None:
             assert f"  {method}" in result.stdout
 
 
+@pytest.mark.medium
 def test_a_missing_wait_is_refuted_with_a_witness(files: tuple[Path, Path], tmp_path: Path) -> None:
     data = json.loads(files[1].read_text())
     role = next(r for r in data["roles"] if any(s["action"]["do"] == "wait" for s in r["loop"]))
@@ -110,6 +113,7 @@ def test_a_changed_spec_is_noticed(files: tuple[Path, Path], tmp_path: Path) -> 
     assert "the spec has changed" in result.output
 
 
+@pytest.mark.medium
 def test_orders_of_pace(files: tuple[Path, Path]) -> None:
     schedule, program = map(str, files)
     assert run("check", schedule, "--pace", "TENSOR", "--method", "graph").exit_code == 0

@@ -17,6 +17,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["cycles", *arguments])
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(disassembler() is None, reason="no nvdisasm")
 def test_what_an_iteration_takes() -> None:
     path = str(named("gemm_sm_90a_bf16.py"))
@@ -28,6 +29,7 @@ def test_what_an_iteration_takes() -> None:
     assert set(found["roles"]) >= {"load", "epilogue0", "epilogue1"}
 
 
+@pytest.mark.medium
 @pytest.mark.skipif(disassembler() is None, reason="no nvdisasm")
 def test_what_each_instruction_takes() -> None:
     """The cycles of a role's instructions are those of its iteration."""

@@ -61,6 +61,7 @@ def test_file_says_what_callers_have_to_know(folder: Path) -> None:
     assert facts.tensor_columns == 0
 
 
+@pytest.mark.medium
 def test_orders_of_pace_are_in_the_file(folder: Path, tmp_path: Path) -> None:
     settings = "gemm_chain", "-t", "h200", "--set", "dtype=fp16", "--pace", "TENSOR"
     result = run("emit", *settings, "--no-compile", "-o", str(tmp_path))
@@ -161,6 +162,7 @@ def test_spill_makes_the_solver_leave_more_registers(tmp_path: Path) -> None:
     assert budgets == sorted(budgets)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
@@ -190,6 +192,7 @@ def test_folder_that_is_none(tmp_path: Path) -> None:
     assert "file" in result.stderr
 
 
+@pytest.mark.medium
 def test_compile_refuses(folder: Path, tmp_path: Path) -> None:
     (other := tmp_path / "other.py").write_text("x = 1\n")
     (broken := tmp_path / "broken.py").write_text("x = (\n")

@@ -46,6 +46,7 @@ def instead(patch: pytest.MonkeyPatch, old: str, new: str, times: int = -1) -> N
     patch.setattr(emit, "emit", changed)
 
 
+@pytest.mark.medium
 def test_command() -> None:
     result = run("--json", "--schedule=adversarial", "--seeds=2")
     assert result.exit_code == 0, result.output
@@ -57,6 +58,7 @@ def test_command() -> None:
     assert "banks" not in found
 
 
+@pytest.mark.medium
 def test_bank_conflicts() -> None:
     """Results of 16 bits are stored by matrices in swizzled rows: no two lanes meet in a bank."""
     result = run("--banks")
@@ -178,6 +180,7 @@ def of_file(path: Path, *options: str) -> Result:
     return CliRunner().invoke(app, ["emulate", str(path), "--extent=k=136", *options])
 
 
+@pytest.mark.medium
 def test_a_generated_file_as_it_is(tmp_path: Path) -> None:
     result = of_file(named(SHIPPED), "--json")
     assert result.exit_code == 0, result.output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from schedgen.cli.app import app
@@ -16,6 +17,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["plan", *arguments])
 
 
+@pytest.mark.medium
 def test_calls_in_their_order() -> None:
     result = run("attention_gradients", "--set", "head_dim=128")
     assert result.exit_code == 0, result.output

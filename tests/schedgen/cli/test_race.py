@@ -77,6 +77,7 @@ def race(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.medium
 def test_clean_program(tmp_path: Path) -> None:
     result = race(tmp_path, "program.py")
     assert result.returncode == 0, result.stderr
@@ -84,6 +85,7 @@ def test_clean_program(tmp_path: Path) -> None:
     assert result.stdout.splitlines()[-1] == "2 launches of 1 kernel: clean"
 
 
+@pytest.mark.medium
 def test_racy_program(tmp_path: Path) -> None:
     result = race(tmp_path, "--arch=sm_100a", "--json", "program.py", "--racy")
     assert result.returncode == 1, result.stderr
@@ -103,6 +105,7 @@ def test_racy_program(tmp_path: Path) -> None:
     assert not data["clean"]
 
 
+@pytest.mark.medium
 def test_function_and_limit(tmp_path: Path) -> None:
     result = race(tmp_path, "--limit=1", "--schedule=round-robin", "program:main")
     assert result.returncode == 0, result.stderr

@@ -32,6 +32,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_format(file: Path, kind: str) -> None:
     result = run(str(file), "--format", kind)
@@ -40,6 +41,7 @@ def test_every_format(file: Path, kind: str) -> None:
     assert run("-", "-f", kind, text=file.read_text()).exit_code == 0
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("suffix", "kind"), SUFFIXES.items())
 def test_the_name_of_the_output_picks_the_format(
     file: Path, tmp_path: Path, suffix: str, kind: str
@@ -73,6 +75,7 @@ def test_a_spec_is_solved_first() -> None:
     assert "32 iterations" in shown.stdout
 
 
+@pytest.mark.medium
 def test_a_program_is_shown_as_its_steps(tmp_path: Path) -> None:
     file = tmp_path / "p.json"
     made = CliRunner().invoke(app, ["solve", "fa4_unit", "--program", str(file)])
@@ -134,6 +137,7 @@ def test_a_file_that_contradicts_itself_is_refused(file: Path, kind: str, tmp_pa
     assert f"{bad}: ii_cycles is 0" in result.stderr
 
 
+@pytest.mark.medium
 def test_no_schedule_is_no_picture(tmp_path: Path) -> None:
     out = tmp_path / "x.svg"
     result = run("gemm", "--target", "b200", "--set", "tile_k=512", "-o", str(out))

@@ -46,6 +46,7 @@ def test_it_is_its_program(small: Compiled) -> None:
     assert all(one.instructions >= one.steps for one in found.roles)
 
 
+@pytest.mark.medium
 def test_mutants_are_refused(small: Compiled) -> None:
     """One of each operator, and each finding names an instruction or a step."""
     seen: set[str] = set()

@@ -31,6 +31,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
     return Compiled(parse(built.ptx.read_text("utf-8")), made.proven.program, kernel)
 
 
+@pytest.mark.medium
 def test_it_is_its_program(product: Compiled) -> None:
     found = product.conforms()
     assert found.holds, found.findings
@@ -106,6 +107,7 @@ def _takes(kernel: Compiled) -> Iterator[Module]:
         yield kernel.changed(at + 1, replace(shuffle, operands=lane))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("make", [_atomics, _limits, _all_lanes, _tells, _takes])
 def test_mistakes_are_found(
     product: Compiled, make: Callable[[Compiled], Iterator[Module]]

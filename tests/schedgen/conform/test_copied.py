@@ -6,15 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
+
 from schedgen.emulator.ptx.tree import Immediate
 from tests.schedgen.conform.conftest import Compiled
 
 
+@pytest.mark.medium
 def test_its_ptx_is_its_program(of_spec: Callable[[str], Compiled]) -> None:
     found = of_spec("gathered").conforms()
     assert found.holds, found.findings
 
 
+@pytest.mark.medium
 def test_copies_that_nobody_waits_for_or_that_are_lost_are_found(
     of_spec: Callable[[str], Compiled],
 ) -> None:
@@ -46,6 +50,7 @@ def test_copies_that_nobody_waits_for_or_that_are_lost_are_found(
     assert not made.conforms(made.changed(fence, None)).holds
 
 
+@pytest.mark.medium
 def test_copies_before_the_kernel_in_front_is_over_are_found(
     of_spec: Callable[[str], Compiled],
 ) -> None:

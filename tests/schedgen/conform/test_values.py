@@ -55,6 +55,7 @@ def _number(x: int, steps: list[tuple[str, int]]) -> int:
     return x
 
 
+@pytest.mark.medium
 @settings(max_examples=300, deadline=None)
 @given(formulas(), st.sampled_from((8, 12, 24, 48)), st.integers(0, 5000))
 def test_residues_say_no_more_than_what_is_so(

@@ -55,6 +55,7 @@ def test_a_loop_is_matched_with_the_role_that_does_the_same() -> None:
     assert found[role.name].share == 1
 
 
+@pytest.mark.medium
 def test_longer_code_takes_longer() -> None:
     sums = program("gemm_sum_sm_90a_bf16.py")
     times: list[float] = []
@@ -75,6 +76,7 @@ def test_blackwell_is_refused() -> None:
         cycles(derived(name)[0], Path("x.cubin"), MACHINE)
 
 
+@pytest.mark.medium
 @needs_nvdisasm
 def test_a_product_takes_its_ii(tmp_path: Path) -> None:
     found = compiled("gemm_sm_90a_bf16.py", tmp_path)

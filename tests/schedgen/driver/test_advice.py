@@ -53,6 +53,7 @@ def test_words_go_back_and_rings_become_shorter(settings: dict[str, str], advice
     assert fix.startswith(f"--set {advice} instead of {next(iter(settings.values()))} has a")
 
 
+@pytest.mark.medium
 def test_no_tile_is_advised_that_no_product_has() -> None:
     """With 32 rows there is a schedule, and no wgmma of 32 rows."""
     settings = {"head_dim": "128", "rows": "128", "keys": "256"}
@@ -72,6 +73,7 @@ def test_nothing_is_advised_that_computes_something_else() -> None:
     assert all("dtype" not in changed for changed in asked)
 
 
+@pytest.mark.medium
 def test_what_was_tried_in_vain_is_not_advised() -> None:
     spec, machine = read_spec("gemm"), read_machine("b200")
     assert settings_that_help(spec, machine, {"tile_k": "512"}, lambda _: False) is None

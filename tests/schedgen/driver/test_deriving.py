@@ -17,6 +17,7 @@ from schedgen.program.digest import program_digest
 from schedgen.stored import Store
 
 
+@pytest.mark.medium
 def test_a_kept_schedule_is_not_solved_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,6 +43,7 @@ def test_a_kept_schedule_is_not_solved_again(
     assert derived(facts, None, str(path), store=Store(tmp_path / "other"))[0] == program
 
 
+@pytest.mark.medium
 def test_a_kept_schedule_of_another_program_is_none(tmp_path: Path) -> None:
     """The digest decides, not what is kept under its name."""
     store = Store(tmp_path / "store")
@@ -55,6 +57,7 @@ def test_a_kept_schedule_of_another_program_is_none(tmp_path: Path) -> None:
         derived(facts, None, made.name, store=store)
 
 
+@pytest.mark.medium
 def test_a_program_that_waits_early_is_found(tmp_path: Path) -> None:
     """What the driver tried when the assembler undid the first way."""
     spec, machine = read_spec("gemm_chain"), read_machine("h200")
@@ -67,6 +70,7 @@ def test_a_program_that_waits_early_is_found(tmp_path: Path) -> None:
     assert program_digest(program) == program_digest(early.proven.program)
 
 
+@pytest.mark.medium
 def test_a_program_with_half_a_step_of_registers_more_is_found(tmp_path: Path) -> None:
     """What `schedgen emit` tries where there are no more."""
     spec, machine = read_spec("gemm_sum"), read_machine("h200")

@@ -51,6 +51,7 @@ def test_unknown_extent() -> None:
         default_extents(kernel, {"batches": 2})
 
 
+@pytest.mark.medium
 def test_right_and_clean() -> None:
     text, kernel = gemm()
     outcome = emulate(text, kernel, "sm_90a", extents=SMALL)
@@ -59,12 +60,14 @@ def test_right_and_clean() -> None:
     assert outcome.report.statistics.instructions > 0
 
 
+@pytest.mark.medium
 def test_missing_proxy_fence_is_found() -> None:
     outcome = without("cute.arch.fence_proxy(")
     assert not outcome.clean
     assert "fence.proxy.async" in outcome.report.text
 
 
+@pytest.mark.medium
 def test_wrong_result_is_found() -> None:
     text, kernel = gemm()
     assert "alpha *" in text

@@ -31,6 +31,7 @@ def test_found_by_its_settings(one: Locked) -> None:
     assert lock_file.locked("nothing", "sm_90a", {}) is None
 
 
+@pytest.mark.medium
 def test_nothing_that_solves_or_proves_is_needed() -> None:
     """In a process of its own: what is imported there says what is used."""
     code = f"""

@@ -22,6 +22,7 @@ def made(target: str) -> Emission:
     return emission(read_spec("gemm_chain"), read_machine(target), {})
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("share", "known"), [(1.0, 1234.5), (SHARE, 1234.5), (SHARE - 0.01, None)])
 def test_code_that_is_recognized(
     monkeypatch: pytest.MonkeyPatch, share: float, known: float | None
@@ -33,6 +34,7 @@ def test_code_that_is_recognized(
     assert cycles_of(REPORT, made("h200")) == known
 
 
+@pytest.mark.medium
 def test_nothing_is_known_without_prices(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> Cycles:
         raise SchedgenError("there is no nvdisasm")
@@ -41,5 +43,6 @@ def test_nothing_is_known_without_prices(monkeypatch: pytest.MonkeyPatch) -> Non
     assert cycles_of(REPORT, made("h200")) is None
 
 
+@pytest.mark.medium
 def test_other_architectures_are_not_priced() -> None:
     assert cycles_of(REPORT, made("b200")) is None

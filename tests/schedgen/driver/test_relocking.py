@@ -30,17 +30,20 @@ def altered(lock: Lock, **values: str) -> Lock:
     return replace(lock, schedules=tuple(schedules))
 
 
+@pytest.mark.medium
 def test_today_is_as_it_is_locked(lock: Lock) -> None:
     same, texts = relocked(lock)
     assert same == lock
     assert set(texts) == {one.name for one in lock_file.every() if one.lock == lock}
 
 
+@pytest.mark.medium
 def test_programs_and_texts_that_change(lock: Lock) -> None:
     """The old digests are of other programs and texts: what is there today is proven."""
     assert relocked(altered(lock, program="0" * 64, text="0" * 64))[0] == lock
 
 
+@pytest.mark.medium
 def test_a_spec_that_changes_nothing(lock: Lock) -> None:
     """But its SHA-256, which its programs say."""
     other = read_spec("gemm_sum").source.sha256.replace("0", "1")
@@ -65,6 +68,7 @@ def test_a_spec_that_changes_the_program(lock: Lock) -> None:
         relocked(other)
 
 
+@pytest.mark.medium
 def test_a_program_that_is_wrong(lock: Lock) -> None:
     """Without one of its hand-offs nothing is locked."""
     (first, *_) = lock.schedules

@@ -108,6 +108,7 @@ def test_what_does_not_follow(
     assert "solve it again" in str(caught.value)
 
 
+@pytest.mark.medium
 def test_a_changed_spec(tmp_path: Path) -> None:
     text = (Path(__file__).parents[3] / "specs" / "gemm.yaml").read_text("utf-8")
     spec = tmp_path / "mine.yaml"
@@ -122,6 +123,7 @@ def test_a_changed_spec(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.py"))
 
 
+@pytest.mark.medium
 def test_files_that_are_refused(attention: Schedule, tmp_path: Path) -> None:
     file = kept(tmp_path, attention)
     assert "fix: leave --set dtype away" in run("emit", file, "--set", "dtype=fp16").output

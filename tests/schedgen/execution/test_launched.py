@@ -85,6 +85,7 @@ def test_one_sm_has_no_tail_and_its_first_tile_only() -> None:
     assert launched(TILES, kernel(), model(**numbers), work) == 8 * 1000 + 300
 
 
+@pytest.mark.medium
 def test_what_all_sms_share() -> None:
     wide = model(l2_rate=1e6, memory_rate=100, l2_bytes=1000)
     alone = 8 * 1000 + 300

@@ -69,6 +69,7 @@ def _value(formula: Expression, values: dict[str, float]) -> float:
     return float(compute(formula, look))
 
 
+@pytest.mark.medium
 def test_a_name_without_influence_has_none() -> None:
     """Whatever such a name holds, the formula is the same."""
     numbers = (-inf, -3.0, -1.0, 0.0, 0.25, 1.0, 7.0, inf, nan)

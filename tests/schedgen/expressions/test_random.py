@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,6 +62,7 @@ def branches(operands: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expre
     )
 
 
+@pytest.mark.medium
 @given(st.recursive(leaves, branches, max_leaves=25))
 def test_round_trip(expression: Expression) -> None:
     assert parse(render(expression)) == expression

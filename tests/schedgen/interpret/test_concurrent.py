@@ -65,6 +65,7 @@ def outcomes(program: Program, trips: int = 4, runs: int = 100) -> Counter[str]:
     return found
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("trips", [0, 1, 2, DEPTH - 1, DEPTH, DEPTH + 1])
 def test_every_interleaving_gives_the_same_bits(trips: int) -> None:
     assert outcomes(PROGRAM, trips, 1000) == {"right": 1000}

@@ -61,6 +61,7 @@ def attention(given: dict[str, torch.Tensor], *, causal: bool) -> tuple[np.ndarr
     return o, lse
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("target", ["b200", "h200"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_of_packed_sequences(target: str, causal: bool) -> None:

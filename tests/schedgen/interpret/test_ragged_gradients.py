@@ -58,6 +58,7 @@ def derived(given: dict[str, Tensor], dout: Tensor, *, causal: bool) -> dict[str
     return found
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("target", ["b200", "h200"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_gradients_of_packed_sequences(target: str, causal: bool) -> None:
@@ -86,6 +87,7 @@ def test_gradients_of_packed_sequences(target: str, causal: bool) -> None:
             assert difference < 1e-2 * most
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("target", ["b200", "h200"])
 @pytest.mark.parametrize("causal", [False, True])
 def test_gradients_of_packed_sequences_in_one_walk(target: str, causal: bool) -> None:

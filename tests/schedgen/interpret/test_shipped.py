@@ -69,12 +69,14 @@ def check(name: str, kernel: Kernel, program: Program, trips: Sequence[int], run
                 assert torch.equal(*bits), where
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("target", TARGETS)
 def test_some_interleavings(target: str) -> None:
     kernel, program = synthesized("gemm_chain", target)
     check("gemm_chain", kernel, program, [0, 1, 3], 50)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["gemm", "gemm_fp8"])
 def test_teams(name: str, target: str) -> None:
@@ -85,6 +87,7 @@ def test_teams(name: str, target: str) -> None:
     check(name, kernel, program, [0, 1, 5], 20)
 
 
+@pytest.mark.medium
 def test_three_consumers() -> None:
     settings = {"factors_b": "rows", "tile_m": "192", "consumers": "3", "steps": "1"}
     kernel, program = synthesized("gemm_fp8_blocks", "h200", **settings)

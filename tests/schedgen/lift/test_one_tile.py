@@ -40,6 +40,7 @@ def with_body(module: Module, body: tuple[Instruction, ...]) -> Examined:
     return examine(replace(module, kernels={code.name: code}), code, ("graph",))
 
 
+@pytest.mark.medium
 def test_it_is_proven_by_all_methods(module: Module) -> None:
     found = examine(module, kernel_of(module))
     assert found.status == PROVEN, (found.reason, found.findings)
@@ -73,6 +74,7 @@ WRONG = (
 )
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("name", "which"), WRONG)
 def test_a_mistake_is_refuted(module: Module, name: str, which: int) -> None:
     found = mutant(module, name, which)

@@ -141,6 +141,7 @@ def test_turns_may_be_given_behind_what_follows_the_product() -> None:
 # -- a loop that is divided ------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_data_may_divide_the_loop() -> None:
     found = examined(DIVIDED)
     assert found.status == PROVEN, list(lines_of(found))
@@ -167,6 +168,7 @@ def test_what_is_wrong_with_one_part_is_not_proven(name: str) -> None:
     assert found.places[0].ptx
 
 
+@pytest.mark.medium
 def test_what_is_wrong_wherever_the_loop_is_divided_is_refuted() -> None:
     found = changed(("@!%done bra WAIT_ONCE;", ""), text=DIVIDED)
     assert found.status == REFUTED, found.reason

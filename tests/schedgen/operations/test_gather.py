@@ -126,6 +126,7 @@ def test_both_are_needed(name: str) -> None:
 # -- what threads do ------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("target", "settings"),
     [
@@ -150,6 +151,7 @@ def test_right_and_clean(target: str, settings: dict[str, str]) -> None:
 FENCE = 'cute.arch.fence_proxy("async.shared", space="cta")'
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("lost", "what"),
     [("copies_done(", "cp.async.wait_group"), (FENCE, "fence.proxy.async")],
@@ -177,6 +179,7 @@ LISTS: dict[str, Callable[[int], list[int]]] = {
 """What lists may say of 9 rows."""
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("target", ["h200", "b200"])
 def test_whatever_a_list_says(target: str) -> None:
     """An access outside of the tensors would end it."""
@@ -264,6 +267,7 @@ def emitted(text: str) -> tuple[str, Kernel]:
     return emit(prove_solution(solution).proven, made), made
 
 
+@pytest.mark.medium
 def test_rows_that_are_stored_as_they_are() -> None:
     """By a bulk copy, which is fenced and told as a product is."""
     outcome = emulate(*emitted(MOVED), "sm_90a", extents={"m": 70, "k": 136})

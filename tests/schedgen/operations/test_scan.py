@@ -41,6 +41,7 @@ def test_the_reference_agrees_within_its_bounds() -> None:
         assert all(result.differ == 0 for result in found.interpreted.values())
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("target", ["h200", "b200"])
 def test_right_and_clean(target: str) -> None:
     proven, made = solved(PATH, target)

@@ -30,6 +30,7 @@ def reasons(program: Program) -> dict[tuple[str, str, str], tuple[Reason, ...]]:
     }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("spec", "target", "pair", "expected"),
     [
@@ -80,6 +81,7 @@ def test_reasons_are_those_of_threads_fences_and_meetings(
     assert reasons(program_of(spec, target))["one", *pair] == expected
 
 
+@pytest.mark.medium
 def test_queues_order_their_products() -> None:
     found = reasons(program_of("gemm_chain", "b200"))
     queue = (Reason(ReasonKind.QUEUE, ("tensor",)),)
@@ -95,6 +97,7 @@ def test_registers_are_told_together() -> None:
     assert found[Reason(ReasonKind.ISSUED_BEHIND), fence] == (("EPI", "MMA"),)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("spec", "target"), [(ROWS, "h200"), (RELU, "h200"), ("gemm", "b200")])
 def test_every_hazard_of_a_role_is_told(spec: Path | str, target: str) -> None:
     program = program_of(spec, target)

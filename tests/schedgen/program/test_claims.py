@@ -70,6 +70,7 @@ CASES = [
 ]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
 def test_all_methods_prove_it(case: tuple[str, ...]) -> None:
     methods = METHODS if case == CASES[0] else ("graph", "execution")

@@ -69,6 +69,7 @@ def test_what_is_proven_has_two_roles() -> None:
     assert program().allocation["acc"].slots == 1
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("target", ["h200", "b200"])
 def test_all_methods_prove_it(target: str) -> None:
     found = check(program(target))
@@ -104,6 +105,7 @@ def test_barriers_of_teams_are_theirs() -> None:
     assert "another role" in next(out_of_turn(more))
 
 
+@pytest.mark.medium
 def test_registers_that_are_not_free_are_a_race() -> None:
     """A hand-off between the parts is needed: without it the proof of the two roles fails."""
     found = apart(program())
@@ -114,6 +116,7 @@ def test_registers_that_are_not_free_are_a_race() -> None:
         assert not check(replace(found, roles=roles), (method,)).proven
 
 
+@pytest.mark.medium
 def test_a_fence_is_needed_across_tiles() -> None:
     """Threads read registers of the tile before, then products write them."""
 
@@ -126,6 +129,7 @@ def test_a_fence_is_needed_across_tiles() -> None:
         assert not check(changed(bare), methods).proven
 
 
+@pytest.mark.medium
 def test_one_team_is_none() -> None:
     plain = solved("h200", {"dtype": "bf16"})
     assert in_turn(plain, {ROLE: 1}) is plain

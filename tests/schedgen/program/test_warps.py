@@ -225,6 +225,7 @@ def test_arrivals_are_shared_out() -> None:
     assert counts == [[32], [96]]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("count", "fine"), [(128, True), (4, True), (1, False), (32, False)])
 def test_a_barrier_that_takes_few_arrivals_knows_few_threads(count: int, fine: bool) -> None:
     """Count and arrivals agree, and still not all threads that touched the tile have arrived."""

@@ -70,6 +70,7 @@ REMOVED = {
 """What each step of the GEMM is there for. None is redundant."""
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_every_step_left_out_is_found(depth: int) -> None:
     assert {name: claims(explore(mutant)) for name, mutant in removals(gemm(depth))} == REMOVED
@@ -90,6 +91,7 @@ def test_every_number_and_size_off_by_one_is_found() -> None:
     assert proven == HARMLESS
 
 
+@pytest.mark.medium
 def test_numbers_of_counts_and_bytes() -> None:
     for name, mutant in variations(gemm(2)):
         if any(word in name for word in ("count", "bytes", "arrivals")):
@@ -257,6 +259,7 @@ def test_the_tensor_queue_of_two_roles(ordered: bool) -> None:
 # -- agreement with the enumeration of all interleavings ---------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("depth", "trips"), [(1, (1, 1)), (2, (3,)), (1, (2, 1))])
 def test_holding_back_finds_what_enumeration_finds(depth: int, trips: tuple[int, ...]) -> None:
     assert exhaustive(gemm(depth), trips).proven

@@ -51,6 +51,7 @@ def barriers_at_fault(verdict: Verdict) -> set[str]:
     return {finding.subject[0] for finding in verdict.findings}
 
 
+@pytest.mark.medium
 def test_fa4_is_proven(fa4: Program) -> None:
     assert prove(fa4).findings == ()
     assert explore(fa4).findings == ()
@@ -60,6 +61,7 @@ def test_ours_is_proven(ours: Program) -> None:
     assert prove(ours).findings == ()
 
 
+@pytest.mark.medium
 def test_as_written_only_empty_tiles_are_wrong(as_written: Program) -> None:
     assert prove_filled(as_written).findings == ()
     assert explore(as_written, FILLED).findings == ()

@@ -82,6 +82,7 @@ WRONG = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", WRONG)
 def test_a_mistake_is_seen_by_all_methods(name: str) -> None:
     for verdict in (prove(WRONG[name]), refute(WRONG[name]), explore(WRONG[name])):

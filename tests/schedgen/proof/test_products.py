@@ -159,6 +159,7 @@ def test_a_wait_is_made_for_it(chained: Program) -> None:
     assert order[0].shift == order[1].shift
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("method", METHODS)
 def test_without_that_wait_it_is_refused(method: Method, chained: Program) -> None:
     assert method(chained).proven

@@ -20,6 +20,7 @@ def test_all_methods_accept_the_gemm() -> None:
     assert summary["methods_agree"]
 
 
+@pytest.mark.medium
 def test_a_refuted_program_is_not_handed_on() -> None:
     program = gemm(2)
     role = program.role["tensor"]

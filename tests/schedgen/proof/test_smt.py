@@ -85,6 +85,7 @@ def with_slots(program: Program, allocation: str, slots: int) -> Program:
 # -- a correct program ---------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_gemm_is_proven(depth: int) -> None:
     verdict = refute(gemm(depth))
@@ -167,6 +168,7 @@ def test_a_witness_tells_what_happens_in_order() -> None:
 # -- slots, counts, bytes and numbers ------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_a_store_with_fewer_slots_than_its_barriers() -> None:
     assert claims(refute(with_slots(gemm(3), "sA", 2))) == {Claim.RACE}
 
@@ -176,12 +178,14 @@ def test_a_store_with_more_slots_than_its_barriers_is_safe() -> None:
     assert refute(with_slots(program, "sA", 4)).proven
 
 
+@pytest.mark.medium
 def test_a_barrier_with_fewer_slots_on_one_side() -> None:
     program = gemm(3)
     verdict = refute(with_barrier(program, replace(program.barrier["sA empty"], slots=2)))
     assert Claim.PHASE in claims(verdict)
 
 
+@pytest.mark.medium
 def test_a_wait_for_the_wrong_turn() -> None:
     depth = 3
     right, late = (Wait("sA empty", EACH.moved(-by)) for by in (depth, depth + 1))
@@ -196,6 +200,7 @@ def test_a_wait_for_a_later_iteration() -> None:
     assert Claim.DEADLOCK in claims(verdict)
 
 
+@pytest.mark.medium
 def test_wrong_arrivals_and_bytes() -> None:
     program = gemm(2)
     few = with_barrier(program, replace(program.barrier["acc empty"], arrivals=256))
@@ -208,6 +213,7 @@ def test_wrong_arrivals_and_bytes() -> None:
     assert {Claim.COUNT, Claim.DEADLOCK} <= claims(refute(half))
 
 
+@pytest.mark.medium
 def test_an_arrival_that_misses_empty_tiles() -> None:
     """A commit in the last iteration, if there is one: the epilogue of an empty tile hangs."""
     last = replace(LAST, low=1)
@@ -231,10 +237,12 @@ def test_two_accumulators() -> None:
     assert refute(two_accumulators()).proven
 
 
+@pytest.mark.medium
 def test_two_accumulators_in_one_slot() -> None:
     assert races(refute(two_accumulators(1))) == {("EPI", "MMA")}
 
 
+@pytest.mark.medium
 def test_two_accumulators_without_a_wait() -> None:
     program = without(two_accumulators(), "tensor", Wait("acc empty", TILE.moved(-2)))
     assert ("EPI", "MMA") in races(refute(program))
@@ -278,11 +286,13 @@ def pipeline(count: int, roles: int, depth: int) -> Program:
     )
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("count", "roles", "depth"), [(6, 3, 1), (6, 3, 2), (12, 4, 2)])
 def test_a_pipeline_is_proven(count: int, roles: int, depth: int) -> None:
     assert refute(pipeline(count, roles, depth)).findings == ()
 
 
+@pytest.mark.medium
 def test_a_pipeline_needs_each_wait() -> None:
     program = pipeline(6, 3, 2)
     verdict = refute(without(program, "R0", Wait("full2", EACH)))
@@ -367,6 +377,7 @@ def test_a_circle_at_the_end_of_a_tile_only() -> None:
 # -- capacities ----------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_capacities() -> None:
     program = gemm(2)
     for machine in (

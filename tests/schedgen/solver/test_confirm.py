@@ -254,6 +254,7 @@ def test_registers_are_rounded_once_per_role() -> None:
     assert confirm_infeasible(short, 1000).verdict == "infeasible"
 
 
+@pytest.mark.medium
 def test_rates_add_up_as_fractions() -> None:
     """Twelve halves of a cycle are six cycles."""
     problem = problem_of(_fan(12, Kind.COPY, Space.TMEM, latency=2), toy_machine())
@@ -281,6 +282,7 @@ def test_out_of_budget_confirms_nothing() -> None:
     assert "unknown" in found
 
 
+@pytest.mark.medium
 def test_repeats_itself() -> None:
     problem = shipped("attention_fwd", "b200", "low", FIXED_MAPS["own"])
     first, second = (confirm_infeasible(problem, 2700) for _ in range(2))

@@ -37,6 +37,7 @@ def overtaken(made: Decisions, reader: str) -> bool:
     return any(start[f"QK[{i}]"] + made.ii < start[f"{reader}[{i}]"] + 1 for i in range(2))
 
 
+@pytest.mark.medium
 def test_published_graph_has_428_schedules_of_which_376_overwrite_p() -> None:
     found = schedules(hazards=False)
     assert len(found) == 428
@@ -46,6 +47,7 @@ def test_published_graph_has_428_schedules_of_which_376_overwrite_p() -> None:
     assert sum(overtaken(made, "EXP") for made in found) == 92
 
 
+@pytest.mark.medium
 def test_the_checker_rejects_exactly_the_wrong_ones() -> None:
     """It is given the kernel with hazards and looks at no edges."""
     for made in schedules(hazards=False):
@@ -72,6 +74,7 @@ def test_the_good_ones_are_among_the_published_ones() -> None:
     assert {tuple(sorted(made.start.items())) for made in schedules(hazards=True)} < published
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("hazards", [False, True])
 def test_nothing_at_ii_3_or_in_one_stage(hazards: bool) -> None:
     for ii, stages in ((3, 1), (3, 2), (3, 3), (4, 1)):

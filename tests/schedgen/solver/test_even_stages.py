@@ -53,6 +53,7 @@ def uneven(schedule: Schedule) -> int:
     return next(o.value for o in schedule.objectives if o.name == "uneven stages")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("spec", "layout"), [("gemm", "nk"), ("gemm_symmetric", "kn")])
 @pytest.mark.parametrize("tile_n", ["64", "128", "192", "256"])
 def test_products(spec: str, layout: str, tile_n: str) -> None:

@@ -148,12 +148,14 @@ def test_too_little_tensor_memory() -> None:
     assert refuted_by(problem, ii - 1, core.premises)
 
 
+@pytest.mark.medium
 def test_alike_chains_are_told_once() -> None:
     problem = shipped("attention_fwd", "b200", "low", **OTHER)
     facts = render_core(problem, 2063, find_core(problem, 2063))
     assert len(set(facts)) == len(facts)
 
 
+@pytest.mark.medium
 def test_says_when_there_is_nothing_to_explain() -> None:
     problem = shipped("attention_fwd", "b200", "high", **OWN)
     assert confirm_infeasible(problem, 3100).verdict == "feasible"

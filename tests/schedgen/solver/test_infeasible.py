@@ -128,6 +128,7 @@ def test_no_fix_that_makes_something_else_impossible() -> None:
     assert diagnosis.fix.startswith("make x, and what has its columns, at most 2")
 
 
+@pytest.mark.medium
 def test_a_ring_with_too_many_slots() -> None:
     diagnosis = found(shipped("attention_fwd", "b200", kv_depth="8"), "smem-capacity")
     over = 8 * 32768 + 133120 - 231424
@@ -296,6 +297,7 @@ def test_two_tenants_of_one_host() -> None:
     assert "708 columns of tensor memory, 196 more" in diagnosis.message
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", ["gemm", "gemm_chain", "gemm_symmetric", "attention_fwd"])
 @pytest.mark.parametrize("target", ["b200", "h200"])
 def test_nothing_is_wrong_with_what_is_shipped(name: str, target: str) -> None:

@@ -170,6 +170,7 @@ def compare_with_enumeration(problem: Problem) -> None:
     assert result.ii == next(ii for ii in count(1) if possible(problem, ii))
 
 
+@pytest.mark.medium
 @settings(PATIENT, max_examples=30)
 @given(unit_problems())
 def test_search_equals_exhaustive_enumeration(problem: Problem) -> None:
@@ -183,6 +184,7 @@ def test_search_equals_exhaustive_enumeration_at_length(problem: Problem) -> Non
     compare_with_enumeration(problem)
 
 
+@pytest.mark.medium
 @settings(PATIENT, max_examples=30)
 @given(unit_problems(decided=True), st.integers(0, 4))
 def test_backtracking_agrees_with_the_search(problem: Problem, beyond: int) -> None:
@@ -218,12 +220,14 @@ def compare_with_implied(problem: Problem) -> None:
         assert made is None or verify(problem, made) == ()
 
 
+@pytest.mark.medium
 @settings(PATIENT, max_examples=40)
 @given(unit_problems())
 def test_implied_constraints_exclude_nothing_on_units(problem: Problem) -> None:
     compare_with_implied(problem)
 
 
+@pytest.mark.medium
 @settings(PATIENT, max_examples=30)
 @given(st.data())
 def test_implied_constraints_exclude_nothing(
@@ -232,6 +236,7 @@ def test_implied_constraints_exclude_nothing(
     compare_with_implied(data.draw(toy_problems))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("name", "target"), [("attention_fwd", "b200"), ("fa4_unit", "abstract")])
 def test_implied_constraints_of_shipped_specs(name: str, target: str) -> None:
     solution = solve(read_spec(name), read_machine(target))
@@ -278,6 +283,7 @@ def test_looks_that_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.ii, result.lower_bound, result.proven) == (2095, 2095, True)
 
 
+@pytest.mark.medium
 def test_what_is_not_proven_is_not_called_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     """The last proof ends without an answer: the bound is what was proven before."""
     spec, machine = read_spec("attention_fwd"), read_machine("b200")
@@ -297,6 +303,7 @@ def test_what_is_not_proven_is_not_called_proven(monkeypatch: pytest.MonkeyPatch
     assert not result.proven
 
 
+@pytest.mark.medium
 @settings(PATIENT, max_examples=30)
 @given(st.data())
 def test_what_fits_fits_a_cycle_later(
@@ -310,6 +317,7 @@ def test_what_fits_fits_a_cycle_later(
         assert (feasible(problem, ii) is not None) == (ii >= result.ii)
 
 
+@pytest.mark.medium
 @settings(PATIENT, max_examples=40)
 @given(st.data(), st.integers(0, 30))
 def test_tightened_schedules_are_schedules(
@@ -330,6 +338,7 @@ def test_tightened_schedules_are_schedules(
     assert verify(problem, module._retime(problem, loose, ii)) == ()
 
 
+@pytest.mark.medium
 @settings(PATIENT, max_examples=15)
 @given(st.data())
 def test_search_repeats_itself(
@@ -341,45 +350,6 @@ def test_search_repeats_itself(
     assert one is not None
     assert other is not None
     assert (one.ii, one.decisions, one.objectives) == (other.ii, other.decisions, other.objectives)
-
-
-@pytest.mark.parametrize(("name", "target"), [("gemm", "h200"), ("attention_fwd", "b200")])
-def test_search_repeats_itself_on_shipped_specs(name: str, target: str) -> None:
-    spec, machine = read_spec(name), read_machine(target)
-    kernel = bind(spec.source, spec.file, target)[0]
-    one, other = (search(build_problem(kernel, machine, derive(kernel))) for _ in range(2))
-    assert one is not None
-    assert other is not None
-    assert (one.decisions, one.objectives) == (other.decisions, other.objectives)
-
-
-@pytest.mark.parametrize("steps", [0, 1, 8])
-@pytest.mark.parametrize(("name", "target"), [("gemm", "h200"), ("attention_fwd", "b200")])
-def test_an_objective_that_creeps(
-    name: str, target: str, steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its bound is asked for, which may be out of reach; what is best is the same."""
-    spec, machine = read_spec(name), read_machine(target)
-    kernel = bind(spec.source, spec.file, target)[0]
-    problem = build_problem(kernel, machine, derive(kernel))
-    patient, asked = search(problem), list[bool]()
-    monkeypatch.setattr(module, "MOST_STEPS", steps)
-    solve = module.cp_model.CpSolver.solve
-
-    def counted(self: Any, model: Any, *rest: Any) -> Any:
-        found = solve(self, model, *rest)
-        asked.append(not model.has_objective())
-        return found
-
-    monkeypatch.setattr(module.cp_model.CpSolver, "solve", counted)
-    result = smallest(problem)
-    assert result is not None
-    asked.clear()
-    module.refine(problem, result)
-    assert steps or any(asked)
-    assert patient is not None
-    assert result.objectives == patient.objectives
-    assert verify(problem, result.decisions) == ()
 
 
 def test_nothing_fits_into_one_slot_that_must_hold_two_values() -> None:

@@ -319,6 +319,7 @@ def silent(found: dict[str, Synchronization]) -> dict[str, Synchronization]:
     return {name: Synchronization((), ()) for name in found}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("wrong", "how", "words"),
     [

@@ -43,6 +43,7 @@ def underlined(rendered: str) -> str:
     return source[start : start + carets.count("^")]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_broken_spec(path: Path) -> None:
     text = path.read_text(encoding="utf-8")

@@ -193,6 +193,7 @@ def written(operations: list[dict[str, Any]]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name in "ABCDE"]
 
 
+@pytest.mark.medium
 def test_random_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     merged = kept = 0
     for seed in range(100):

@@ -147,12 +147,14 @@ def try_structure(name: str, mutations: list[tuple[str, int, int]]) -> None:
     survives(lambda: spec_from_data(mutated(SPECS[name].data, mutations)))
 
 
+@pytest.mark.medium
 @few
 @given(name=NAMES, edits=MUTATIONS)
 def test_mutated_lines(name: str, edits: list[tuple[str, int, int]]) -> None:
     try_lines(name, edits)
 
 
+@pytest.mark.medium
 @few
 @given(name=NAMES, mutations=MUTATIONS)
 def test_mutated_structure(name: str, mutations: list[tuple[str, int, int]]) -> None:

@@ -27,6 +27,7 @@ def bound(old: str, new: str, first: str = "", keep: str = KEEP, **settings: str
     bind(spec.source, spec.file, "h200", {"causal": "true", **settings})
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("more", ["", " + 1", " + 300"])
 def test_what_is_kept_is_computed(more: str) -> None:
     """More iterations than are needed are no mistake."""

@@ -52,6 +52,7 @@ def test_shipped_specs_by_name_and_by_path(tmp_path: Path) -> None:
     assert parse_spec(spec.source.text).file == spec.file
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", shipped_specs())
 def test_specs_from_data(name: str) -> None:
     """The text that data amounts to reads as the same data and binds to the same kernels."""

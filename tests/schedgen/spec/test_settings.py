@@ -146,6 +146,7 @@ def test_condition_that_left_nothing() -> None:
         varied(("{id: ST, kind: store,", "{id: ST, only: n == 0, kind: store,"))
 
 
+@pytest.mark.medium
 def test_many_instances() -> None:
     kernel = varied(
         ("arguments:", "dimensions:\n  many: {count: 250}\narguments:"),

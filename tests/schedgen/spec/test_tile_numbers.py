@@ -132,6 +132,7 @@ def test_a_split_has_no_meaning_for_others() -> None:
 ROWS = ("keep: column < seq_k,", 'keep: "column < seq_k and column <= row + seq_k",')
 
 
+@pytest.mark.medium
 def test_what_a_mask_keeps_is_in_one_of_the_shares() -> None:
     parts(ROWS)
     for old, new in (

@@ -92,6 +92,7 @@ def test_caches_in_splits(steps: int, most: int, tokens: int) -> None:
         assert found["o"][there:, n].isnan().all()
 
 
+@pytest.mark.medium
 def test_a_sequence_is_the_same_in_any_batch_and_room() -> None:
     q = random(len(LENGTHS), HEADS_K, GROUP, DIM)
     k, v = (random(len(LENGTHS), ROOM, HEADS_K, DIM) for _ in "kv")
@@ -105,6 +106,7 @@ def test_a_sequence_is_the_same_in_any_batch_and_room() -> None:
             assert torch.equal(alone["lse"], together["lse"][one])
 
 
+@pytest.mark.medium
 def test_the_reference_leaves_out_the_same() -> None:
     q = random(len(LENGTHS), HEADS_K, GROUP, DIM)
     k, v = (random(len(LENGTHS), ROOM, HEADS_K, DIM) for _ in "kv")
@@ -134,6 +136,7 @@ def test_mistakes(old: str, new: str, message: str) -> None:
         bind(spec.source, spec.file, "h200", {})
 
 
+@pytest.mark.medium
 def test_a_mask_of_rows_is_asked_for_tiles_that_are_computed() -> None:
     """What a share would have does not count if nobody computes it."""
     row = ("keep: column < seq_k, only", 'keep: "column < seq_k and column <= row + seq_k", only')

@@ -9,6 +9,7 @@ from schedgen.proof.graph import prove
 from tests.schedgen.synchronize.test_late import made, solved
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("causal", ["false", "true"])
 def test_masks_of_bands_are_executed_by_those_who_hold_them(causal: str) -> None:
     """Here a mask has parts, and bands of each: what follows in the list is another band."""
@@ -22,6 +23,7 @@ def test_masks_of_bands_are_executed_by_those_who_hold_them(causal: str) -> None
     assert not prove(program).findings
 
 
+@pytest.mark.medium
 def test_a_mask_comes_before_who_reads_first_not_who_is_listed_first() -> None:
     """Of two readers of exponentials the schedule has the second one of the spec first."""
     solution = solved("attention_bwd_kv", head_dim="96", causal="true")

@@ -68,6 +68,7 @@ def turns(role: RoleProgram, product: str) -> tuple[str, ...]:
 ROLE = {"gemm": "epilogue0", "attention_fwd": "softmax0", "gemm_chain": "epilogue0"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("spec", "product", "wanted"),
     [
@@ -86,6 +87,7 @@ def test_what_nothing_needs_is_known_later(
     assert turns(role, product) == wanted
 
 
+@pytest.mark.medium
 def test_right_before_what_needs_it() -> None:
     """A product is waited for when its operand is written over, not when it should be complete:
     exponentials and sums go on meanwhile.

@@ -101,6 +101,7 @@ def test_warps_meet_alone_where_only_their_threads_share_bytes() -> None:
     assert "cute.arch.barrier(barrier_id" not in text
 
 
+@pytest.mark.medium
 def test_meetings_of_single_warps_are_not_enough_for_a_role() -> None:
     for what, changed, _ in narrow_meeting(program_of(RELU, "h200")):
         for verdict in (prove(changed), refute(changed), explore(changed)):
@@ -127,6 +128,7 @@ def test_arrival_and_wait_of_a_meeting_are_neighbours() -> None:
                 assert one.action == Arrive(other.action.barrier, other.action.number, 128)
 
 
+@pytest.mark.medium
 def test_stores_to_tensor_memory_are_waited_for_by_who_loads_them() -> None:
     program = program_of(ROUND_TRIP, "b200")
     needed = list(without_fence(FenceKind.TMEM_STORED)(program))
@@ -136,6 +138,7 @@ def test_stores_to_tensor_memory_are_waited_for_by_who_loads_them() -> None:
             assert {finding.claim for finding in verdict.findings} == {Claim.RACE}, what
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("spec", "target"), CASES, ids=lambda value: getattr(value, "stem", value))
 def test_no_mistake_survives(spec: Path, target: str) -> None:
     for mutant in sampled(program_of(spec, target), 1):

@@ -40,6 +40,7 @@ def depth(found: Program, allocation: str) -> int:
     return next(s.slots for s in found.allocations if s.name == allocation)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("target", ["h200", "b200"])
 @pytest.mark.parametrize(("spec", "second"), [("gemm", "EPI"), ("gemm_symmetric", "PUT")])
 def test_a_slot_that_is_filled_twice(spec: str, second: str, target: str) -> None:
@@ -77,6 +78,7 @@ def test_bands_that_different_roles_fill_and_different_steps_store() -> None:
     assert {one.slots for one in found.values()} == {depth(made, "t_stages")}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("target", "barriers", "words"), [("h200", 15, 25), ("b200", 9, 26)])
 def test_barriers_of_a_symmetric_product(target: str, barriers: int, words: int) -> None:
     """Slices that fill a slot twice, or that roles share, do not need one barrier for each; on h200

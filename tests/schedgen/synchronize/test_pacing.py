@@ -80,6 +80,7 @@ def turn(program: Program, role: str) -> list[str]:
 # -- which orders ----------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_ping_pong() -> None:
     """As in FlashAttention-3: a turn waits for the other warpgroup's, and lets that go on behind
     its last product, which in the first turn there is none of yet.
@@ -103,6 +104,7 @@ def test_a_wait_for_the_order_is_the_last_one() -> None:
     assert not any(isinstance(step.action, Wait) for step in steps[at + 1 : run])
 
 
+@pytest.mark.medium
 def test_three_warpgroups_in_a_circle() -> None:
     found = made(THREE, "TENSOR").made.paces
     after = {order.after: order for order in found}
@@ -188,6 +190,7 @@ def test_too_far_apart(chain: str) -> None:
         paced((chain, "h200", ("depth", "2")), "TENSOR")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("case", "unit"),
     [(THREE, "TENSOR"), (ATTENTION, "MUFU"), (CHAINED, "TENSOR"), (IN_WARPS, "TENSOR")],
@@ -222,10 +225,12 @@ def test_without_them_it_is_the_program_that_there_would_be(
     prove(program, ("graph", "execution"))
 
 
+@pytest.mark.medium
 def test_by_all_methods() -> None:
     assert check(paced(THREE, "TENSOR")).findings == ()
 
 
+@pytest.mark.medium
 def test_of_a_role_in_warps() -> None:
     """All warps of a role meet where it waits: so the hardware has it, and so has the proof."""
     program = paced(IN_WARPS, "TENSOR")
@@ -320,6 +325,7 @@ def claims(program: Program) -> set[Claim]:
     return {finding.claim for finding in all_findings(program)}
 
 
+@pytest.mark.medium
 def test_half_an_order_is_no_race() -> None:
     """An arrival that nobody waits for is one too many for the barrier; no data hang on it."""
     program = paced(ATTENTION, "TENSOR")
@@ -362,6 +368,7 @@ def test_granted_by_whoever_arrives() -> None:
     assert any("store grants number 0" in text for text in texts)
 
 
+@pytest.mark.medium
 def test_barriers_of_the_hardware_are_counted() -> None:
     program = paced(ATTENTION, "TENSOR")
     few = replace(program, capacities=replace(program.capacities, named_barriers=1))

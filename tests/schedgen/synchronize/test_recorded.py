@@ -51,6 +51,7 @@ def test_no_decision(line: str) -> None:
         synchronization([line])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("spec", ["gemm_symmetric", "attention_fwd", "gemm_sum"])
 @pytest.mark.parametrize("target", ["h200", "b200"])
 def test_the_same_program_comes_of_them(spec: str, target: str) -> None:

@@ -40,6 +40,7 @@ def waits(program: Program, role: str) -> list[str]:
     ]
 
 
+@pytest.mark.medium
 def test_few_bytes_are_awaited_with_the_tile_before_them() -> None:
     program = made().program
     (barrier,) = (each for each in program.barriers if each.name == TOGETHER)
@@ -50,6 +51,7 @@ def test_few_bytes_are_awaited_with_the_tile_before_them() -> None:
     assert not {"sLse full", "sDelta full"} & {each.name for each in program.barriers}
 
 
+@pytest.mark.medium
 def test_the_reason_of_such_a_wait_is_who_uses_it() -> None:
     (barrier,) = (each for each in made().program.barriers if each.name == TOGETHER)
     for reason in ("VDO[0] uses sDO", "LOG[0,0] uses sLse", "GRAD[0,1] uses sDelta"):
@@ -58,6 +60,7 @@ def test_the_reason_of_such_a_wait_is_who_uses_it() -> None:
     assert {("VDO[0]", "LOG[0,0]"), ("VDO[0]", "GRAD[0,0]")} <= later
 
 
+@pytest.mark.medium
 def test_it_is_proven() -> None:
     program = made().program
     assert prove(program).findings == ()
@@ -65,12 +68,14 @@ def test_it_is_proven() -> None:
     assert refute(program).findings == ()
 
 
+@pytest.mark.medium
 def test_nothing_is_awaited_with_what_comes_before_another_tile() -> None:
     """sQ, sLse, sDO, sDelta: who waits for Q does not wait for the row sums behind dO."""
     names = {each.name for each in made("LQ, LL, LDO, LD").program.barriers}
     assert not any("sQ full" in name and "sDelta" in name for name in names)
 
 
+@pytest.mark.medium
 def test_only_loads_that_the_spec_has_in_one_order() -> None:
     """Factors of blocks have few bytes, too, and come beside tiles."""
     solution = solve(read_spec("gemm_fp8_blocks"), read_machine("h200"), settings={"dtype": "e4m3"})
@@ -80,6 +85,7 @@ def test_only_loads_that_the_spec_has_in_one_order() -> None:
     assert not any(each.later for each in found.made.handoffs)
 
 
+@pytest.mark.medium
 def test_without_a_load_on_the_barrier_there_is_a_race() -> None:
     program = made().program
     roles = tuple(

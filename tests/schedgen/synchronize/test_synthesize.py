@@ -63,6 +63,7 @@ def without(program: Program, role: RoleProgram, section: str, place: int) -> Pr
     return replace(program, roles=tuple(shorter if r is role else r for r in program.roles))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("name", "target"), [("gemm", "b200"), ("gemm_chain", "h200"), ("attention_fwd", "h200")]
 )
@@ -92,6 +93,7 @@ def fa4() -> Program:
     return shipped("attention_fwd", "b200", *FA4_MAP.items())
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("before", "after", "because"),
     [

@@ -58,6 +58,7 @@ def steps(role: str) -> list[Step]:
 # -- where roles meet ------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_halves_of_a_tile_are_met_for() -> None:
     """In place of hand-offs, and of meetings of each role before its product."""
     barriers = program().barrier
@@ -130,6 +131,7 @@ def moved(operation: str, by: int) -> Schedule:
     return replace(schedule, ops=tuple(ops))
 
 
+@pytest.mark.medium
 def test_it_is_found() -> None:
     assert list(together(layout(), handed())) == [BOTH]
 
@@ -175,6 +177,7 @@ def test_recorded() -> None:
     assert (again.roles, again.barriers) == (program().roles, program().barriers)
 
 
+@pytest.mark.medium
 def test_what_solve_says() -> None:
     """Meetings take no mbarrier."""
     text = prove_solution(solution(str(HALVES), "h200")).lines()[0]
@@ -193,6 +196,7 @@ def test_text_of_the_kernel() -> None:
     assert plan_of(HALVES, "h200").numbered.of_roles == {MEETING: 3}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("operator", [without_meeting, lonely_meeting])
 def test_nothing_less_will_do(operator: Maker) -> None:
     """Neither without it, nor if the warps of one role meet alone."""
@@ -204,12 +208,14 @@ def test_nothing_less_will_do(operator: Maker) -> None:
             assert Claim.RACE in claims, (what, verdict.method)
 
 
+@pytest.mark.medium
 def test_machines_have_to_have_the_barriers() -> None:
     few = replace(program(), capacities=replace(program().capacities, named_barriers=2))
     for verdict in (prove(few), refute(few)):
         assert {finding.claim for finding in verdict.findings} == {Claim.CAPACITY}, verdict.method
 
 
+@pytest.mark.medium
 def test_no_mistake_survives() -> None:
     for mutant in sampled(program(), 1):
         assert judge(mutant).outcome is not Outcome.SURVIVED, mutant.what

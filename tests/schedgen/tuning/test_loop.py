@@ -66,6 +66,7 @@ def test_measured_chosen_and_emitted(prepared: Path, tmp_path: Path, capsys: obj
     assert dict(read_facts(file).settings)["tile_n"] == "192"
 
 
+@pytest.mark.medium
 def test_only_preparing_needs_a_solver(prepared: Path, tmp_path: Path) -> None:
     """In a process of its own, where there is none."""
     code = f"""

@@ -116,6 +116,7 @@ def test_decisions_are_read_back_from_the_file(spec: str, target: str) -> None:
     assert round(float(cycle.ratio), 3) == schedule.max_cycle_ratio_cycles
 
 
+@pytest.mark.medium
 def test_what_would_help_does_help() -> None:
     helps = data_of("attention_fwd", "b200")["helps"]
     assert {row["where"] for row in helps} == {"schedule", "program"}
@@ -140,6 +141,7 @@ def test_one_start_time_changes_everything_that_follows_from_it() -> None:
     assert before["memory"] != moved["memory"]
 
 
+@pytest.mark.medium
 def test_a_start_time_that_breaks_a_dependence_shows_negative_slack() -> None:
     schedule = solved("attention_fwd", "b200")
     tight = next(edge for edge in schedule.edges if edge.slack == 0 and edge.distance == 0)
@@ -184,6 +186,7 @@ def test_the_same_file_gives_the_same_bytes() -> None:
     assert html_report(text, "a") == html_report(text, "a")
 
 
+@pytest.mark.medium
 def test_a_program_file_has_barriers_but_no_times() -> None:
     program = load_program(solved("gemm", "b200").to_json(), "gemm")
     data = model(read_source(to_json(program), "program"))
@@ -219,6 +222,7 @@ def test_no_name_can_end_the_script() -> None:
     assert json.loads(text)["kernel"].startswith("</script>")
 
 
+@pytest.mark.medium
 def test_copies_side_by_side_are_proven_too() -> None:
     source = read_source(solved("gemm_chain", "b200").to_json(), "chain")
     assert source.schedule is not None
