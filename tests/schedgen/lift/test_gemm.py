@@ -22,6 +22,8 @@ from schedgen.program.model import Arrive, Program, RoleProgram, Run, Wait
 from schedgen.program.sequence import sequence
 from schedgen.synchronize.synthesize import synthesize
 
+pytestmark = pytest.mark.medium
+
 NAME = "gemm_sm_90a_bf16.py"
 WORD = 8
 TRIPS = (3, 1, 5)
@@ -94,7 +96,6 @@ def synchronizing(
             yield what, at + WORD * slot, phase, count, size
 
 
-@pytest.mark.medium
 def test_it_is_the_program_that_was_proven_before_emission(
     compiled: Compiled, proven: Examined
 ) -> None:
@@ -149,7 +150,6 @@ def test_products_that_are_not_awaited_are_refuted(compiled: Compiled) -> None:
     assert any("reads" in finding.text for finding in found.findings)
 
 
-@pytest.mark.medium
 def test_a_wait_that_is_left_out_is_refuted(compiled: Compiled) -> None:
     """Its loop ends at once."""
     code = compiled.code
@@ -160,7 +160,6 @@ def test_a_wait_that_is_left_out_is_refuted(compiled: Compiled) -> None:
         assert found.status == REFUTED, (test.line, found.reason)
 
 
-@pytest.mark.medium
 def test_a_wait_with_the_other_parity_is_refuted(compiled: Compiled) -> None:
     code = compiled.code
     for at in places(code, "mbarrier.try_wait")[:3]:
@@ -211,7 +210,6 @@ def test_a_parity_that_data_decides_is_not_lifted(compiled: Compiled) -> None:
     assert found.reason
 
 
-@pytest.mark.medium
 def test_the_file_of_a_kernel_is_enough(tmp_path: Path, compiled: Compiled) -> None:
     from typer.testing import CliRunner
 
