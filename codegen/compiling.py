@@ -17,6 +17,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from signal import Signals
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -45,6 +46,10 @@ class CompileError(EmitError):
     """The DSL, or the assembler behind it, refused a file."""
 
 
+class CompilerEnded(CompileError):
+    """The process that compiles was ended from outside, which says nothing about the file."""
+
+
 @dataclass(frozen=True, slots=True)
 class Built:
     """Files that the compiler wrote: an object for the host with the kernel inside, PTX, cubin."""
@@ -67,6 +72,7 @@ def compile_file(path: Path, folder: Path, *, sms: int) -> Built:
     Raises:
         EmitError: it is not a generated file.
         CompileError: it does not compile, or the DSL is missing.
+        CompilerEnded: a signal ended the compiler.
         OSError: the folder cannot be written.
     """
     read_facts(path)
@@ -81,6 +87,11 @@ def compile_file(path: Path, folder: Path, *, sms: int) -> Built:
         text=True,
         check=False,
     )
+    if run.returncode < 0:
+        raise CompilerEnded(
+            f"{path}: {Signals(-run.returncode).name} ended the process that compiles it; fix: try "
+            "again, with more memory if that was short"
+        )
     if run.returncode:
         raise CompileError(f"{path} does not compile:\n{_reason(run.stderr or run.stdout)}")
     return Built(*(folder / f"{path.stem}.{kind}" for kind in ("o", "ptx", "cubin")))

@@ -200,6 +200,7 @@ def kernel_of(wanted: Asked, target: str, settings: tuple[tuple[str, str], ...])
     Raises:
         VariantError: an expression is wrong.
         EmitError, CompileError: there is no kernel that the compiler accepts.
+        CompilerEnded: a signal ended it. Nothing is kept of that.
     """
     made = _made.get((wanted, target, settings))
     if made is not None:
@@ -240,6 +241,7 @@ def _size(
     """The size of an iteration with which the compiler accepts the best schedule; "" for that of
     the spec, with which others are looked for if none does.
     """
+    from schedgen.codegen.compiling import CompilerEnded
     from schedgen.driver.attempts import acceptable, compiled
     from schedgen.driver.binding import kernels_of
     from schedgen.driver.emitting import emission
@@ -258,6 +260,8 @@ def _size(
             given = {**settings, **more}  # what is taken is proven by all methods later
             made = emission(spec, machine, given, log.info, methods=QUICK, store=store)
             report = compiled(made, Variation(), store, conform=False).report
+        except CompilerEnded:
+            raise
         except SchedgenError:  # that of the spec's size is raised later, if none fits
             continue
         if acceptable(report):

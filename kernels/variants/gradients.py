@@ -3,9 +3,8 @@
 `attention` calls a variant through `attend` where gradients are asked for. The kernels are those of
 `schedgen.kernels.attention_backward`, with the mask and the score of the variant in them
 (`schedgen.kernels.variants.backward`); no sum goes across CTAs, or tiles take turns to add, so the
-same inputs give the same bits. Where a list says which blocks the forward pass takes, each of these
-kernels has one: of the blocks of keys for tiles of queries, and of the blocks of queries for tiles
-of keys.
+same inputs give the same bits. Where a list says which blocks the forward pass takes, these kernels
+have one each: of blocks of keys for tiles of queries, and of blocks of queries for tiles of keys.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from schedgen.codegen.compiling import CompilerEnded
 from schedgen.errors import SchedgenError
 from schedgen.expressions import ExpressionError
 from schedgen.kernels import attention_varlen, cache, checks, keys, library, one_walk
@@ -390,7 +390,7 @@ def _kernel(
 ) -> SpecKernel:
     try:
         return _derived(wanted, lambda one: calling.kernel_of(one, target, settings))
-    except KernelError:
+    except (KernelError, CompilerEnded):
         raise
     except SchedgenError as error:
         raise GradientError(
