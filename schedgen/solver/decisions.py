@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from schedgen.bounds import Constraint
+from schedgen.edges import Edge
 from schedgen.reasons import Reason, ReasonKind
 from schedgen.solver.problem import Problem
 
@@ -38,26 +39,29 @@ def crossing_groups(problem: Problem, decisions: Decisions, name: str) -> list[s
     return [g.name for g in problem.body_groups if decisions.crosses(problem, mine, g.name)]
 
 
+def decided_edges(problem: Problem, decisions: Decisions) -> Iterator[tuple[Edge, int, int]]:
+    """Edges that hold with the storage that was decided, each with its delay in cycles, hand-offs
+    between roles included, and its distance in iterations.
+    """
+    for dependence in problem.dependences:
+        edge, when = dependence.edge, dependence.edge.condition
+        if when is not None and decisions.option[when.choice] != when.option:
+            continue
+        groups = problem.group_of[edge.src].name, problem.group_of[edge.dst].name
+        handoff = dependence.handoff if decisions.crosses(problem, *groups) else 0
+        yield edge, dependence.delay + handoff, edge.resolved(decisions.depth).distance
+
+
 def order_constraints(problem: Problem, decisions: Decisions) -> list[Constraint]:
     """Everything that fixes the pace once all is decided: dependences, unit order and role order.
 
     Two operations that exclude each other keep the order in which they are on the circle of II
     cycles.
     """
-    constraints: list[Constraint] = []
-    for dependence in problem.dependences:
-        edge = dependence.edge
-        if (
-            edge.condition is not None
-            and decisions.option[edge.condition.choice] != edge.condition.option
-        ):
-            continue
-        groups = problem.group_of[edge.src].name, problem.group_of[edge.dst].name
-        delay = dependence.delay + (
-            dependence.handoff if decisions.crosses(problem, *groups) else 0
-        )
-        distance = edge.resolved(decisions.depth).distance
-        constraints.append(Constraint(edge.src, edge.dst, delay, distance, edge.reason))
+    constraints = [
+        Constraint(edge.src, edge.dst, delay, distance, edge.reason)
+        for edge, delay, distance in decided_edges(problem, decisions)
+    ]
     for unit, names in problem.exclusive_units.items():
         periods = Reason(ReasonKind.PERIODS, (unit,))
         for a, b in combinations(names, 2):

@@ -15,7 +15,7 @@ from schedgen.schedule import (
     ScheduledRole,
     UnitLoad,
 )
-from schedgen.solver.decisions import Decisions
+from schedgen.solver.decisions import Decisions, decided_edges
 from schedgen.solver.problem import Problem
 from schedgen.solver.registers import role_registers
 from schedgen.solver.storage import placements_of
@@ -90,35 +90,20 @@ def _units(problem: Problem, ii: int) -> tuple[UnitLoad, ...]:
 
 
 def _edges(problem: Problem, decisions: Decisions) -> tuple[ScheduledEdge, ...]:
-    found: list[ScheduledEdge] = []
-    for dependence in problem.dependences:
-        edge = dependence.edge
-        if (
-            edge.condition is not None
-            and decisions.option[edge.condition.choice] != edge.condition.option
-        ):
-            continue
-        groups = problem.group_of[edge.src].name, problem.group_of[edge.dst].name
-        delay = dependence.delay + (
-            dependence.handoff if decisions.crosses(problem, *groups) else 0
+    start, ii = decisions.start, decisions.ii
+    return tuple(
+        ScheduledEdge(
+            edge.src,
+            edge.dst,
+            distance,
+            edge.kind.value,
+            edge.resource,
+            edge.bytes,
+            delay,
+            start[edge.dst] + ii * distance - start[edge.src] - delay,
         )
-        distance = edge.resolved(decisions.depth).distance
-        slack = (
-            decisions.start[edge.dst] + decisions.ii * distance - decisions.start[edge.src] - delay
-        )
-        found.append(
-            ScheduledEdge(
-                edge.src,
-                edge.dst,
-                distance,
-                edge.kind.value,
-                edge.resource,
-                edge.bytes,
-                delay,
-                slack,
-            )
-        )
-    return tuple(found)
+        for edge, delay, distance in decided_edges(problem, decisions)
+    )
 
 
 def _roles(
