@@ -48,6 +48,7 @@ class EventGraph:
         """Of these, the ones to steps of the loop that do not run in each iteration."""
         self.without: set[int] = set()
         """Events that are to be ignored: would the program do without them?"""
+        self._leads_on: list[bool] = []
         self.last: list[list[tuple[int, Arc]]] = []
         """Event -> arcs into it from where, which lead nowhere else: a way may only end there."""
         self.of_role: dict[str, list[int]] = {}
@@ -82,24 +83,24 @@ class EventGraph:
         learns = step is None or isinstance(step.action, Wait | WaitGroup)
         self.learns.append(learns or section in {"before", "after"})
         self.last.append([])
+        self._leads_on.append(self._whether_it_leads_on(section, step))
         return len(self.events) - 1
 
     def add_arc(self, a: int, b: int, form: Form, shift: int, why: Reason) -> None:
         arc = Arc(b, form, shift, why)
         if arc.in_role:
-            if self._leads_on(b):
+            if self._leads_on[b]:
                 self.in_role[a].append(arc)
-                if self.margins[b] != (0, 0):
+                if self.conditional[b]:
                     self.in_role_at_times[a].append(arc)
             else:
                 self.last[b].append((a, arc))
         else:
             self.arcs[a].append(arc)
 
-    def _leads_on(self, event: int) -> bool:
+    def _whether_it_leads_on(self, section: str, step: Step | None) -> bool:
         """Whether anything follows an event that does not follow what comes before it, too."""
-        step = self.events[event].step
-        if self.events[event].section in {"before", "after"}:
+        if section in {"before", "after"}:
             return True  # the steps outside of the loop are a chain
         if step is None or isinstance(step.action, Arrive | Commit):
             return True
