@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +17,10 @@ from time import perf_counter
 
 import torch
 
-from schedgen.codegen.compiling import CompileError
+from schedgen.codegen.errors import EmitError
 from schedgen.codegen.facts import file_name, read_facts
 from schedgen.driver import lock_file
+from schedgen.driver.found import Infeasible
 from schedgen.driver.lock_file import Locked, LockError
 from schedgen.errors import suggest
 from schedgen.kernels import cache
@@ -140,14 +141,20 @@ def build(kernels: Sequence[Locked], jobs: int, sms: int | None = None) -> Itera
 
 
 def _built(kernel: Locked, sms: int | None) -> Built:
+    return built(kernel.name.removesuffix(".py"), lambda: file(kernel), sms)
+
+
+def built(name: str, made: Callable[[], Path], sms: int | None) -> Built:
+    """Compiles the generated file that ``made`` writes into the cache, if it is not there, and says
+    what came of it; ``sms`` as of `build`.
+    """
     begin = perf_counter()
-    name = kernel.name.removesuffix(".py")
-    count = sms or SMS[kernel.lock.arch]
     try:
-        path = file(kernel)
+        path = made()
         facts = read_facts(path)
+        count = sms or SMS[facts.target]
         kept = cache.entry(path, facts, count).exists()
         size = len(cache.compiled(path, facts, count))
-    except (CompileError, LockError) as error:
+    except (EmitError, Infeasible, LockError) as error:
         return Built(name, perf_counter() - begin, error=str(error))
     return Built(name, perf_counter() - begin, size, kept)

@@ -225,9 +225,9 @@ def _text(
     """The name and the text of the generated file, which is made if it is not kept; ``target`` is
     the name or the path of ``machine``.
     """
-    store = Store()
+    store, said = Store(), lock_file.told(spec, machine.name, settings)
     made_from = [
-        [spec.source.file, spec.source.sha256, sorted(settings.items())],
+        [spec.source.file, spec.source.sha256, sorted(said.items())],
         [machine.name, machine.sha256],
         list(pace),
         sorted(styles.styled((), spec.file.kernel, machine.name, settings)),
@@ -236,14 +236,35 @@ def _text(
     if kept is None:
         from schedgen.driver.selecting import selected
 
-        log.info("solving %s for %s, once on this machine", spec.file.kernel, machine.name)
-        made, _ = selected(name, target, settings, log.info, pace=pace, store=store)
+        progress = _Progress(name, spec.file.kernel, target, settings)
+        made, _ = selected(name, target, settings, progress, pace=pace, store=store)
         if not pace:
             made = styles.in_style(made, spec, machine, settings, store)
         kept = f"{made.name}\n{made.text}"
         store.put("kernel", made_from, kept)
     file, _, text = kept.partition("\n")
     return file, text
+
+
+class _Progress:
+    """What is done while a kernel is made, as information. That it is made at all is a warning,
+    once its input was found to be right: somebody may be waiting for it.
+    """
+
+    def __init__(self, spec: str, kernel: str, target: str, settings: Mapping[str, str]) -> None:
+        self._making, self._told = f"making {kernel} for {target}", False
+        given = (f"--set {name}={value}" for name, value in sorted(settings.items()))
+        self._ahead = " ".join(["schedgen build --spec", spec, "-t", target, *given])
+
+    def __call__(self, text: str) -> None:
+        if not self._told:
+            log.warning(
+                "%s, once on this machine, which takes a minute or more; '%s' does it ahead of the "
+                "first call",
+                *(self._making, self._ahead),
+            )
+        self._told = True
+        log.info(text)
 
 
 def schema_of(name: str, inputs: Sequence[Parameter], sizes: Sequence[str], results: int) -> str:

@@ -1,10 +1,15 @@
-"""`schedgen build`: compiles the shipped kernels ahead of their first call."""
+"""`schedgen build`: compiles shipped kernels, or those of a spec, ahead of their first call."""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import typer
@@ -26,7 +31,6 @@ def run_build(
 
     Returns the exit status: 0 all are there, 1 one does not compile, 2 bad input.
     """
-    from schedgen.kernels import cache
     from schedgen.kernels.library import build, shipped
     from schedgen.kernels.regenerate import TARGETS
 
@@ -41,15 +45,94 @@ def run_build(
             err=True,
         )
         return BAD_INPUT
-    found: list[Built] = []
     try:
-        for one in build(kernels, jobs or os.cpu_count() or 1, sms):
-            found.append(one)
-            if not as_json:
-                typer.echo(f"{len(found)}/{len(kernels)} {_line(one)}")
+        return _told(build(kernels, jobs or os.cpu_count() or 1, sms), len(kernels), as_json)
     except SchedgenError as error:
         typer.echo(str(error), err=True)
         return FAILED
+
+
+def run_build_spec(
+    spec: str,
+    settings: Mapping[str, str],
+    target: str | None,
+    sms: int | None,
+    progress: Callable[[str], None],
+    as_json: bool,
+) -> int:
+    """Fills the cache with the kernels of a spec or a plan, as `schedgen.kernels.kernel` makes them
+    on the first call: for ``target``, or for each GPU that it is written for.
+
+    Returns the exit status: 0 all are there, 1 one has no schedule, or the compiler refuses it, 2
+    bad input.
+    """
+    try:
+        targets = [target] if target else _targets(spec)
+        with _heard(progress):
+            return _told(_each(spec, settings, targets, sms), len(targets), as_json)
+    except SchedgenError as error:
+        typer.echo(str(error), err=True)
+        return error.status
+
+
+def _targets(spec: str) -> list[str]:
+    """The machine models of GPUs that a spec or a plan is written for."""
+    from schedgen.kernels.regenerate import TARGETS
+    from schedgen.spec.plan import read_plan
+    from schedgen.spec.reader import find_source, is_plan, read_spec
+
+    file = (read_plan if is_plan(find_source(spec)) else read_spec)(spec).file
+    return [one for one in file.targets if one in TARGETS] or list(file.targets[:1])
+
+
+def _each(
+    spec: str, settings: Mapping[str, str], targets: Sequence[str], sms: int | None
+) -> Iterator[Built]:
+    from schedgen.codegen.errors import EmitError
+    from schedgen.driver.found import Infeasible
+    from schedgen.kernels.by_spec import kernel
+    from schedgen.kernels.library import Built, built
+    from schedgen.kernels.of_plan import PlanKernel
+
+    for target in targets:
+        begin = perf_counter()
+        try:
+            made = kernel(spec, target=target, **settings)
+        except (EmitError, Infeasible) as error:
+            yield Built(f"{spec} for {target}", perf_counter() - begin, error=str(error))
+            continue
+        for one in made.kernels if isinstance(made, PlanKernel) else (made,):
+            found = built(one.path.stem, partial(Path, one.path), sms)
+            yield replace(found, seconds=perf_counter() - begin)
+            begin = perf_counter()
+
+
+@contextmanager
+def _heard(progress: Callable[[str], None]) -> Generator[None]:
+    """What functions say while they make kernels goes to ``progress``, and nowhere else."""
+    log, handler = logging.getLogger("schedgen.kernels"), logging.Handler()
+    handler.emit = lambda record: progress(record.getMessage())
+    level, propagate = log.level, log.propagate
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+        log.propagate = propagate
+
+
+def _told(every: Iterator[Built], count: int, as_json: bool) -> int:
+    """Tells of each kernel as it is done."""
+    from schedgen.kernels import cache
+
+    found: list[Built] = []
+    for one in every:
+        found.append(one)
+        if not as_json:
+            typer.echo(f"{len(found)}/{max(count, len(found))} {_line(one)}")
     if as_json:
         print_json({"folder": str(cache.folder()), "kernels": [asdict(one) for one in found]})
     else:

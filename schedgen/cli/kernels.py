@@ -16,6 +16,7 @@ from schedgen.cli.options import (
     SpecArgument,
     StyleOption,
     TargetOption,
+    complete_spec,
     complete_target,
 )
 from schedgen.errors import SchedgenError
@@ -305,13 +306,32 @@ def build(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Compilers at a time. Default: one per core.")
     ] = None,
+    spec: Annotated[
+        str | None,
+        typer.Option(
+            "--spec",
+            metavar="SPEC",
+            help="The kernels of this spec or plan instead, which are made on their first call.",
+            autocompletion=complete_spec,
+        ),
+    ] = None,
+    set_: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compile the shipped kernels into the cache ahead of their first call, without a GPU.
+    """Compile kernels into the cache ahead of their first call, without a GPU: the shipped ones, or
+    those of a spec with some parameters.
 
     For images and clusters: fill SCHEDGEN_CACHE_DIR once and copy it. What is there is not compiled
     again. Exit status: 0 all are there, 1 one does not compile, 2 bad input.
     """
-    from schedgen.cli.build import run_build
+    from schedgen.cli.build import run_build, run_build_spec
 
-    raise typer.Exit(run_build(names or [], target, sms, jobs, json))
+    if spec is None and set_:
+        fail(f"--set {set_[0]} is a parameter of no spec; fix: give one with --spec")
+    if spec is None:
+        raise typer.Exit(run_build(names or [], target, sms, jobs, json))
+    if names:
+        fail(f"'{names[0]}' is the name of shipped kernels; fix: leave it or --spec {spec} away")
+    with Ticker() as ticker:
+        status = run_build_spec(spec, settings_of(set_ or []), target, sms, ticker, json)
+    raise typer.Exit(status)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,33 @@ def test_the_second_time_nothing_is_solved(
     assert kernel(GEMM, target="h200", tile_n=128) is product
     with pytest.raises(AssertionError, match="solved again"):
         kernel(GEMM, target="h200", tile_n=64)
+
+
+def test_what_a_spec_says_by_itself_need_not_be_given(
+    product: SpecKernel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor is anything else than a kernel that is made said to be."""
+    monkeypatch.setattr(selecting, "selected", None)
+    assert kernel(GEMM, target="h200", tile_n=128, tile_k=64) is product
+    assert not caplog.records
+
+
+def test_that_a_kernel_is_made_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def selected(_: str, __: str, ___: object, told: Callable[[str], None], **____: object) -> None:
+        for text in ("II 512", "compiling"):
+            told(text)
+        raise SchedgenError("enough")
+
+    monkeypatch.setattr(selecting, "selected", selected)
+    with caplog.at_level(logging.INFO), pytest.raises(SchedgenError, match="enough"):
+        kernel(GEMM, target="h200", tile_n=192)
+    warned, *told = caplog.records
+    assert "takes a minute or more" in warned.message
+    assert f"'schedgen build --spec {GEMM} -t h200 --set tile_n=192'" in warned.message
+    assert [one.levelno for one in caplog.records] == [logging.WARNING, *2 * [logging.INFO]]
+    assert [one.message for one in told] == ["II 512", "compiling"]
 
 
 def test_a_changed_file_is_another_kernel(

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from schedgen.cli.app import app
 from schedgen.codegen.compiling import CompileError
-from schedgen.kernels import cache, library
+from schedgen.codegen.errors import EmitError
+from schedgen.kernels import by_spec, cache, library
+from schedgen.kernels.of_spec import SpecKernel, function_of
 
 RUN = CliRunner()
+FILE = library.EXAMPLES / "gemm_sm_90a_bf16.py"
 
 
 @pytest.fixture(autouse=True)
@@ -71,11 +76,58 @@ def test_mistakes(compiled: list[tuple[str, int]]) -> None:
     for arguments, text in (
         (["build", "--target", "abstract"], "'abstract' has no shipped kernels; use h200, b200"),
         (["build", "nothing"], "no shipped kernel begins with nothing; fix: "),
+        (["build", "--set", "rows=8"], "--set rows=8 is a parameter of no spec; fix: give one"),
+        (["build", "gemm", "--spec", "gemm"], "'gemm' is the name of shipped kernels; fix: leave"),
+        (["build", "--spec", "gem"], "'gem' is neither a shipped spec nor a file"),
     ):
         run = RUN.invoke(app, arguments)
         assert run.exit_code == 2
         assert text in run.stderr
     assert compiled == []
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Kernels of specs are shipped files; what is asked for. On b200 registers are too few."""
+    asked: list[dict[str, Any]] = []
+
+    def kernel(spec: str, **settings: Any) -> SpecKernel:
+        asked.append({"spec": spec, **settings})
+        logging.getLogger("schedgen.kernels").warning("making it")
+        if settings["target"] == "b200":
+            raise EmitError("registers do not suffice")
+        return function_of(FILE)
+
+    monkeypatch.setattr(by_spec, "kernel", kernel)
+    return asked
+
+
+def test_kernels_of_a_spec(
+    compiled: list[tuple[str, int]], made: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """For all GPUs that it is written for; one that is refused stops no other."""
+    run = RUN.invoke(app, ["build", "--spec", "attention_varlen", "--set", "head_dim=64"])
+    assert run.exit_code == 1
+    assert [one.pop("target") for one in made] == ["b200", "h200"]
+    assert made == [{"spec": "attention_varlen", "head_dim": "64"}] * 2
+    assert "1/2 attention_varlen for b200: registers do not suffice" in run.stdout
+    assert f"2/2 {FILE.stem}: 6 bytes, " in run.stdout
+    assert run.stdout.splitlines()[-1].startswith("1 kernels in ")
+    assert compiled == [(FILE.stem, 132)]
+    assert not caplog.records
+
+
+def test_kernels_of_a_spec_for_one_gpu(
+    compiled: list[tuple[str, int]], made: list[dict[str, Any]]
+) -> None:
+    arguments = ["build", "--spec", "attention_varlen", "-t", "h200", "--sms", "78", "--json"]
+    for kept in (False, True):
+        run = RUN.invoke(app, arguments)
+        assert run.exit_code == 0
+        (found,) = json.loads(run.stdout)["kernels"]
+        assert (found["name"], found["kept"]) == (FILE.stem, kept)
+    assert compiled == [(FILE.stem, 78)]
+    assert len(made) == 2
 
 
 def test_every_shipped_kernel_is_built() -> None:
