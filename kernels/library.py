@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +17,9 @@ from time import perf_counter
 
 import torch
 
-from schedgen.codegen.errors import EmitError
+from schedgen.codegen.compiling import CompileError
 from schedgen.codegen.facts import file_name, read_facts
 from schedgen.driver import lock_file
-from schedgen.driver.found import Infeasible
 from schedgen.driver.lock_file import Locked, LockError
 from schedgen.errors import suggest
 from schedgen.kernels import cache
@@ -141,20 +140,24 @@ def build(kernels: Sequence[Locked], jobs: int, sms: int | None = None) -> Itera
 
 
 def _built(kernel: Locked, sms: int | None) -> Built:
-    return built(kernel.name.removesuffix(".py"), lambda: file(kernel), sms)
-
-
-def built(name: str, made: Callable[[], Path], sms: int | None) -> Built:
-    """Compiles the generated file that ``made`` writes into the cache, if it is not there, and says
-    what came of it; ``sms`` as of `build`.
-    """
     begin = perf_counter()
     try:
-        path = made()
-        facts = read_facts(path)
-        count = sms or SMS[facts.target]
+        path = file(kernel)
+    except LockError as error:
+        return Built(kernel.name.removesuffix(".py"), perf_counter() - begin, error=str(error))
+    return built(path, sms, begin)
+
+
+def built(path: Path, sms: int | None, begin: float) -> Built:
+    """Compiles a generated file into the cache, if it is not there, and says what came of it.
+
+    ``sms``: as of `build`. ``begin``: when it was begun to make the file (`time.perf_counter`).
+    """
+    facts = read_facts(path)
+    count = sms or SMS[facts.target]
+    try:
         kept = cache.entry(path, facts, count).exists()
         size = len(cache.compiled(path, facts, count))
-    except (EmitError, Infeasible, LockError) as error:
-        return Built(name, perf_counter() - begin, error=str(error))
-    return Built(name, perf_counter() - begin, size, kept)
+    except CompileError as error:
+        return Built(path.stem, perf_counter() - begin, error=str(error))
+    return Built(path.stem, perf_counter() - begin, size, kept)

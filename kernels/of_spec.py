@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import threading
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -225,18 +226,21 @@ def _text(
     """The name and the text of the generated file, which is made if it is not kept; ``target`` is
     the name or the path of ``machine``.
     """
-    store, said = Store(), lock_file.told(spec, machine.name, settings)
+    store, own = Store(), lock_file.by_itself(spec, machine.name)
+    said = lock_file.told(spec, machine.name, settings)
     made_from = [
         [spec.source.file, spec.source.sha256, sorted(said.items())],
         [machine.name, machine.sha256],
         list(pace),
-        sorted(styles.styled((), spec.file.kernel, machine.name, settings)),
+        sorted(styles.styled((), spec.file.kernel, machine.name, settings, own)),
     ]
     kept = store.get("kernel", made_from)
     if kept is None:
         from schedgen.driver.selecting import selected
 
-        progress = _Progress(name, spec.file.kernel, target, settings)
+        given = [f"--set={name}={value}" for name, value in sorted(settings.items())]
+        ahead = shlex.join(["schedgen", "build", "--spec", name, "-t", target, *given])
+        progress = _Progress(spec.file.kernel, machine.name, "" if pace else ahead)
         made, _ = selected(name, target, settings, progress, pace=pace, store=store)
         if not pace:
             made = styles.in_style(made, spec, machine, settings, store)
@@ -248,23 +252,20 @@ def _text(
 
 class _Progress:
     """What is done while a kernel is made, as information. That it is made at all is a warning,
-    once its input was found to be right: somebody may be waiting for it.
+    once its input was found to be right: somebody may be waiting for it. ``ahead`` is a command
+    that does it before, if there is one.
     """
 
-    def __init__(self, spec: str, kernel: str, target: str, settings: Mapping[str, str]) -> None:
-        self._making, self._told = f"making {kernel} for {target}", False
-        given = (f"--set {name}={value}" for name, value in sorted(settings.items()))
-        self._ahead = " ".join(["schedgen build --spec", spec, "-t", target, *given])
+    def __init__(self, kernel: str, target: str, ahead: str) -> None:
+        self._making = f"making {kernel} for {target}, once on this machine, which may take minutes"
+        self._making += f"; before the first call it is done by: {ahead}" if ahead else ""
+        self._told = False
 
     def __call__(self, text: str) -> None:
         if not self._told:
-            log.warning(
-                "%s, once on this machine, which takes a minute or more; '%s' does it ahead of the "
-                "first call",
-                *(self._making, self._ahead),
-            )
+            log.warning("%s", self._making)
         self._told = True
-        log.info(text)
+        log.info("%s", text)
 
 
 def schema_of(name: str, inputs: Sequence[Parameter], sizes: Sequence[str], results: int) -> str:

@@ -9,7 +9,10 @@ many, or more (`benchmarks/styles.py`). Kernels of ``attention_bwd`` took 2 to 5
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from schedgen.driver import lock_file
 
 if TYPE_CHECKING:
     from schedgen.driver.emitting import Emission
@@ -94,22 +97,39 @@ TAKEN: Mapping[str, Mapping[str, Kernels]] = {MEASURED: FASTER, "b200": SUFFICIN
 """By machine model: what is taken for it."""
 
 
-def styled(words: tuple[str, ...], spec: str, target: str, settings: Mapping[str, str]) -> set[str]:
-    """``words`` of a style, with those of `TAKEN`: that were measured to be faster, or suffice."""
+def styled(
+    words: tuple[str, ...],
+    spec: str,
+    target: str,
+    settings: Mapping[str, str],
+    own: Mapping[str, str] = MappingProxyType({}),
+) -> set[str]:
+    """``words`` of a style, with those of `TAKEN`: that were measured to be faster, or suffice;
+    ``own``: what parameters are that ``settings`` leave out.
+    """
     found = set(words) - _UNDECIDED
     spec, more = LIKE.get(spec, (spec, {}))
     settings = {**settings, **more}
     for word, kernels in TAKEN.get(target, {}).items():
-        if any(fits(settings, one) for one in kernels.get(spec, ())):
+        if any(fits(settings, one, own) for one in kernels.get(spec, ())):
             found.add(word)
     if "loose" in found:  # blocks of their own are what is not mixed
         found.discard("blocks")
     return found
 
 
-def fits(settings: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """Whether an entry of `TAKEN` is of a kernel with these settings."""
-    return all(settings.get(name, "") == value for name, value in wanted.items())
+def fits(
+    settings: Mapping[str, str],
+    wanted: Mapping[str, str],
+    own: Mapping[str, str] = MappingProxyType({}),
+) -> bool:
+    """Whether an entry of `TAKEN` is of a kernel with these settings; an empty word there is what
+    the spec says by itself, which is ``own``.
+    """
+    given = {**own, **settings}
+    return all(
+        given.get(name, "") == (value or own.get(name, "")) for name, value in wanted.items()
+    )
 
 
 def in_style(
@@ -125,13 +145,16 @@ def in_style(
     from schedgen.driver.variations import Variation
 
     name, chosen = spec.file.kernel, dict(settings)
-    measured = styled((), name, machine.name, settings)
+    own = lock_file.by_itself(spec, machine.name)
+    measured = styled((), name, machine.name, settings, own)
     if not measured:
         return made
     first = [emission(spec, machine, chosen, store=store)] if "late" in measured else []
     for one in (*first, made):  # what was measured ``late`` is the schedule as it was planned
         words = (
-            measured if one is not made else styled(made.style.words, name, machine.name, chosen)
+            measured
+            if one is not made
+            else styled(made.style.words, name, machine.name, chosen, own)
         )
         other = restyled(one, Style.of(words))
         if acceptable(compiled(other, Variation(), store, conform=False).report):

@@ -6,9 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from functools import partial
-from pathlib import Path
+from dataclasses import asdict
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -19,6 +17,7 @@ from schedgen.errors import SchedgenError
 
 if TYPE_CHECKING:
     from schedgen.kernels.library import Built
+    from schedgen.kernels.of_spec import SpecKernel
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 
@@ -90,21 +89,28 @@ def _each(
 ) -> Iterator[Built]:
     from schedgen.codegen.errors import EmitError
     from schedgen.driver.found import Infeasible
-    from schedgen.kernels.by_spec import kernel
     from schedgen.kernels.library import Built, built
-    from schedgen.kernels.of_plan import PlanKernel
 
     for target in targets:
         begin = perf_counter()
         try:
-            made = kernel(spec, target=target, **settings)
+            made = _kernels(spec, settings, target)
         except (EmitError, Infeasible) as error:
             yield Built(f"{spec} for {target}", perf_counter() - begin, error=str(error))
             continue
-        for one in made.kernels if isinstance(made, PlanKernel) else (made,):
-            found = built(one.path.stem, partial(Path, one.path), sms)
-            yield replace(found, seconds=perf_counter() - begin)
+        for one in made:
+            yield built(one.path, sms, begin)
             begin = perf_counter()
+
+
+def _kernels(spec: str, settings: Mapping[str, str], target: str) -> tuple[SpecKernel, ...]:
+    from schedgen.kernels.of_plan import plan_kernel
+    from schedgen.kernels.of_spec import spec_kernel
+    from schedgen.spec.reader import find_source, is_plan
+
+    if is_plan(find_source(spec)):
+        return plan_kernel(spec, settings, target).kernels
+    return (spec_kernel(spec, settings, target),)
 
 
 @contextmanager

@@ -332,6 +332,8 @@ def build(
         raise typer.Exit(run_build(names or [], target, sms, jobs, json))
     if names:
         fail(f"'{names[0]}' is the name of shipped kernels; fix: leave it or --spec {spec} away")
+    if jobs is not None:
+        fail(f"kernels of a spec are made one by one; fix: leave --jobs {jobs} away")
     with Ticker() as ticker:
         status = run_build_spec(spec, settings_of(set_ or []), target, sms, ticker, json)
     raise typer.Exit(status)

@@ -161,12 +161,20 @@ def same(spec: Spec, machine: Machine, settings: Mapping[str, str]) -> Locked | 
 
 def told(spec: Spec, target: str, settings: Mapping[str, str]) -> dict[str, str]:
     """What of ``settings`` is not what the spec says by itself for this target."""
-    by_itself: dict[str, str] = {}
+    own = by_itself(spec, target)
+    return {name: value for name, value in settings.items() if own.get(name) != value}
+
+
+def by_itself(spec: Spec, target: str) -> dict[str, str]:
+    """What parameters are for this target unless somebody sets them, as commands spell it; without
+    those that are derived or chosen.
+    """
+    found: dict[str, str] = {}
     for name, parameter in spec.file.parameters.items():
         value = (parameter.on or {}).get(target, parameter.default)
         if value is not None and parameter.choose is None:
-            by_itself[name] = spell(value)
-    return {name: value for name, value in settings.items() if by_itself.get(name) != value}
+            found[name] = spell(value)
+    return found
 
 
 def named(name: str) -> Locked | None:

@@ -103,3 +103,15 @@ def test_the_compiler_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found().what, found().style.words) == ("selected", words)
     refused.clear()
     assert found().what == "planned"
+
+
+def test_what_a_spec_says_by_itself_need_not_be_given() -> None:
+    own = lock_file.by_itself(read_spec("attention_bwd"), "h200")
+    assert (own["dtype"], own["causal"]) == ("bf16", "false")
+    said = {"head_dim": "64", "dtype": "bf16", "ordered": "true"}
+    wanted = styles.styled((), "attention_bwd", "h200", said)
+    assert "o1" in wanted
+    for less in ({"head_dim": "64", "ordered": "true"}, {**said, "causal": "false"}):
+        assert styles.styled((), "attention_bwd", "h200", less, own) == wanted
+    other = {**said, "dtype": "fp16"}
+    assert "o1" not in styles.styled((), "attention_bwd", "h200", other, own)

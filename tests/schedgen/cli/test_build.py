@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from schedgen.cli.app import app
 from schedgen.codegen.compiling import CompileError
 from schedgen.codegen.errors import EmitError
-from schedgen.kernels import by_spec, cache, library
+from schedgen.kernels import cache, library, of_spec
 from schedgen.kernels.of_spec import SpecKernel, function_of
 
 RUN = CliRunner()
@@ -78,6 +78,7 @@ def test_mistakes(compiled: list[tuple[str, int]]) -> None:
         (["build", "nothing"], "no shipped kernel begins with nothing; fix: "),
         (["build", "--set", "rows=8"], "--set rows=8 is a parameter of no spec; fix: give one"),
         (["build", "gemm", "--spec", "gemm"], "'gemm' is the name of shipped kernels; fix: leave"),
+        (["build", "--spec", "gemm", "--jobs", "2"], "one by one; fix: leave --jobs 2 away"),
         (["build", "--spec", "gem"], "'gem' is neither a shipped spec nor a file"),
     ):
         run = RUN.invoke(app, arguments)
@@ -91,14 +92,14 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Kernels of specs are shipped files; what is asked for. On b200 registers are too few."""
     asked: list[dict[str, Any]] = []
 
-    def kernel(spec: str, **settings: Any) -> SpecKernel:
-        asked.append({"spec": spec, **settings})
+    def kernel(spec: str, settings: dict[str, str], target: str) -> SpecKernel:
+        asked.append({"spec": spec, "target": target, **settings})
         logging.getLogger("schedgen.kernels").warning("making it")
-        if settings["target"] == "b200":
+        if target == "b200":
             raise EmitError("registers do not suffice")
         return function_of(FILE)
 
-    monkeypatch.setattr(by_spec, "kernel", kernel)
+    monkeypatch.setattr(of_spec, "spec_kernel", kernel)
     return asked
 
 

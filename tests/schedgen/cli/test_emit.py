@@ -90,7 +90,7 @@ def test_products_that_the_assembler_serializes(folder: Path, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_emission_that_keeps_what_is_beside_products(tmp_path: Path) -> None:
+def test_what_attempts_have_beside_products(tmp_path: Path) -> None:
     """Without an order of products the assembler issues one between exponentials; in a block of
     its own it does not, but for a maximum. What takes fewer cycles by its machine code is taken.
     """
