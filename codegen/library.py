@@ -11,6 +11,7 @@ from schedgen.codegen.library_gather import GATHER
 from schedgen.codegen.library_narrow import NARROW
 from schedgen.codegen.library_ragged import RAGGED
 from schedgen.codegen.library_random import RANDOM
+from schedgen.codegen.library_rounds import ROUNDS
 from schedgen.codegen.library_turns import TURNS
 from schedgen.codegen.library_waits import WAITS
 from schedgen.codegen.trees import parsed
@@ -344,7 +345,7 @@ def gelu(x):
     return 0.5 * x * (1.0 + cute.math.tanh(inner, fastmath=True))
 
 '''
-COMMON = WAITS + _BEFORE + NARROW + _BEHIND + RANDOM + TURNS
+COMMON = WAITS + _BEFORE + NARROW + _BEHIND + RANDOM + TURNS + ROUNDS
 
 
 def used(called: Collection[str], library: str) -> str:

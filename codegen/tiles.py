@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from schedgen.codegen import ir
+from schedgen.codegen import ir, rounds
 from schedgen.codegen.dense import BAND, DenseTiles
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.formulas import integer_condition
@@ -58,7 +58,7 @@ class Tiles:
         """What the host computes for the kernel: names and types."""
         found = {self.all_trips.text: "Int32", "tiles": "Int32"}
         if self.in_turns:
-            found["slices"] = "Int32"
+            found |= rounds.PARAMETERS
         return found | {f"by_{name}": "cute.FastDivmodDivisorV2" for name in self._divisors()}
 
     @property
@@ -78,6 +78,9 @@ class Tiles:
 
     def _divisors(self) -> dict[str, Code]:
         """``by_X`` -> the number that it divides by, in expressions over extents."""
+        return {**(rounds.DIVISOR if self.in_turns else {}), **self._counts()}
+
+    def _counts(self) -> dict[str, Code]:
         if self.dense is not None:
             found = {axis: self.count(axis) for axis in self._others}
             return found | self.dense.by_band(self._others, found)
@@ -111,7 +114,7 @@ class Tiles:
         total = joined(" * ", counts) if counts else _ONE
         source.add(code("tiles = {}", total.renamed(host)))
         if self.in_turns:
-            source.add(code("slices = {}", self._slices.renamed(host)))
+            rounds.of_host(source, self._slices.renamed(host), self.blocks)
         for name, count in self._divisors().items():
             divisor = "cute.fast_divmod_create_divisor_v2"
             source.add(code(f"by_{name} = {divisor}({{}})", count.renamed(host)))
@@ -245,6 +248,12 @@ class Tiles:
             source.add(code("t = {}", Name(TEAM)), first)
         else:
             source.add("t = Int32(0)")
+        source.add(*([rounds.placed()] if self.in_turns else []))
+
+    @property
+    def _number(self) -> Name:
+        """Which output tile it is."""
+        return rounds.PLACED if self.in_turns else _TILE
 
     def loop(self, source: Source, body: Sequence[Node], *, ahead: bool, teams: int = 1) -> None:
         """Writes a role's loop over tiles; ``body`` is what it does in one.
@@ -260,7 +269,7 @@ class Tiles:
         used |= {f"at_{extent}" for tensor in elements.values() for extent in tensor.shape}
         used |= self.walks.coordinates
         source.add(*self._constants(used))
-        with source.block(code("while {} < {}:", _TILE, _TILES)):
+        with source.block(code("while {} < {}:", self._number, _TILES)):
             if placed and not ahead:
                 self.coordinates(source)
             if not differ:
@@ -277,6 +286,7 @@ class Tiles:
             each = [] if computed else [f"t += {teams}"]
             if not self.plan.claims:
                 source.add(f"tile += {more}cute.arch.grid_dim()[0]")
+                source.add(*([rounds.placed()] if self.in_turns else []))
             source.add(*each)
             if placed and ahead:
                 with source.block(code("if {} < {}:", _TILE, _TILES)):
@@ -298,7 +308,7 @@ class Tiles:
         iterations come before the tile's first one, if they depend on them.
         """
         rows, columns = self.plan.kernel.tile_extents
-        rest, axes = _TILE, self.axes
+        rest, axes = self._number, self.axes
         if self.triangle:
             found = called("in_triangle", "inside", self.count(rows), self._blocks)
             source.add(
@@ -352,10 +362,10 @@ class Tiles:
     def _along(self, source: Source, axis: str, rest: Name) -> None:
         """``at_X``, and in ``rest`` what is left of the number of the tile.
 
-        Blocks take every ``blocks``-th tile each. If rows with the most iterations came first in
-        all slices, the first blocks would have more work than the last ones, by a quarter where
-        slices are short; so every other slice is gone through backwards. Blocks that come to tiles
-        otherwise have as much work as others anyway.
+        Blocks take a tile of each round. If rows with the most iterations came first in all slices,
+        the first blocks would have more work than the last ones, by a quarter where slices are
+        short; so every other slice is gone through backwards, and blocks change places. Those that
+        come to tiles otherwise have as much work as others anyway.
         """
         source.add(code("rest, {} = divmod({}, {})", *self._at(axis), rest, Name(f"by_{axis}")))
         if not self.sliced or axis != self.plan.kernel.tile_extents[0]:

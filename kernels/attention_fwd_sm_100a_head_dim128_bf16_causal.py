@@ -123,6 +123,36 @@ def divisor_of(count: Int32, most: Int32):
     return found
 
 
+@cute.jit
+def rotation_of(tiles: Int32, slices: Int32, blocks: Int32):
+    """By how many places blocks move on from one round of tiles to the next; -1: back and forth.
+
+    Tiles get shorter in a slice, and longer in the next one. Where a round is nearly as long as
+    pairs of slices, each block would have a tile of the same length in all of them; so it moves on
+    to where a tile is as short as the one before was long.
+    """
+    inside = cutlass.max(tiles // cutlass.max(slices, 1), 1)
+    pair = 2 * inside
+    step = cutlass.max(blocks, 1) % pair
+    found = Int32(0)
+    if 5 * cutlass.min(step, pair - step) <= pair:
+        found = (inside + pair - step) % pair
+        if found >= blocks:
+            found = Int32(0)
+    if slices == 1:
+        found = Int32(-1)
+    return found
+
+
+def in_rounds(tile, by_round, rotation):
+    """The tile of a block in the round of ``tile``, which is behind all tiles if it has none."""
+    blocks = by_round.divisor
+    number, place = divmod(tile, by_round)
+    _, moved = divmod(place + number * cutlass.max(rotation, 0), by_round)
+    back = cutlass.select_(number % 2 == 1, blocks - 1 - place, place)
+    return tile - place + cutlass.select_(rotation < 0, back, moved)
+
+
 def tile_layout(rows, columns, slots, dtype):
     """Rows of up to 128 bytes, swizzled; wider tiles are panels of as many bytes, side by side."""
     kinds = tcgen05.SmemLayoutAtomKind
@@ -497,6 +527,8 @@ def load(
     all_trips: Int32,
     tiles: Int32,
     slices: Int32,
+    rotation: Int32,
+    by_round: cute.FastDivmodDivisorV2,
     by_seq_q: cute.FastDivmodDivisorV2,
     by_group: cute.FastDivmodDivisorV2,
     by_groups: cute.FastDivmodDivisorV2,
@@ -542,9 +574,10 @@ def load(
     tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
+    placed = in_rounds(tile, by_round, rotation)
     at_head_dim_v = 0
-    while tile < tiles:
-        rest, inside = divmod(tile, by_group)
+    while placed < tiles:
+        rest, inside = divmod(placed, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
         # seq_q down and up in turn, down in the last slice: long tiles first
         if (slices - rest) % 2 == 1:
@@ -640,6 +673,7 @@ def load(
         )
         first += trips
         tile += cute.arch.grid_dim()[0]
+        placed = in_rounds(tile, by_round, rotation)
         t += 1
 
 
@@ -650,6 +684,8 @@ def mma(
     all_trips: Int32,
     tiles: Int32,
     slices: Int32,
+    rotation: Int32,
+    by_round: cute.FastDivmodDivisorV2,
     by_seq_q: cute.FastDivmodDivisorV2,
     by_group: cute.FastDivmodDivisorV2,
     by_groups: cute.FastDivmodDivisorV2,
@@ -698,8 +734,9 @@ def mma(
     tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
-    while tile < tiles:
-        rest, inside = divmod(tile, by_group)
+    placed = in_rounds(tile, by_round, rotation)
+    while placed < tiles:
+        rest, inside = divmod(placed, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
         # seq_q down and up in turn, down in the last slice: long tiles first
         if (slices - rest) % 2 == 1:
@@ -920,6 +957,7 @@ def mma(
             tcgen05.commit(bar_kv_empty + slot(2 * (first + trips - 1) + 3, 3))
         first += trips
         tile += cute.arch.grid_dim()[0]
+        placed = in_rounds(tile, by_round, rotation)
         t += 1
     # nothing may be in the tensor queue when the block ends
     with cute.arch.elect_one():
@@ -936,6 +974,8 @@ def softmax0(
     all_trips: Int32,
     tiles: Int32,
     slices: Int32,
+    rotation: Int32,
+    by_round: cute.FastDivmodDivisorV2,
     by_seq_q: cute.FastDivmodDivisorV2,
     by_group: cute.FastDivmodDivisorV2,
     by_groups: cute.FastDivmodDivisorV2,
@@ -969,8 +1009,9 @@ def softmax0(
     tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
-    while tile < tiles:
-        rest, inside = divmod(tile, by_group)
+    placed = in_rounds(tile, by_round, rotation)
+    while placed < tiles:
+        rest, inside = divmod(placed, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
         # seq_q down and up in turn, down in the last slice: long tiles first
         if (slices - rest) % 2 == 1:
@@ -1054,6 +1095,7 @@ def softmax0(
         cute.arch.mbarrier_arrive(bar_sAlpha_0_full_O_0_full)
         first += trips
         tile += cute.arch.grid_dim()[0]
+        placed = in_rounds(tile, by_round, rotation)
         t += 1
     cute.arch.fence_view_async_tmem_load()
     cute.arch.fence_view_async_tmem_store()
@@ -1067,6 +1109,8 @@ def correction(
     all_trips: Int32,
     tiles: Int32,
     slices: Int32,
+    rotation: Int32,
+    by_round: cute.FastDivmodDivisorV2,
     by_seq_q: cute.FastDivmodDivisorV2,
     by_group: cute.FastDivmodDivisorV2,
     by_groups: cute.FastDivmodDivisorV2,
@@ -1094,8 +1138,9 @@ def correction(
     tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
-    while tile < tiles:
-        rest, inside = divmod(tile, by_group)
+    placed = in_rounds(tile, by_round, rotation)
+    while placed < tiles:
+        rest, inside = divmod(placed, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
         # seq_q down and up in turn, down in the last slice: long tiles first
         if (slices - rest) % 2 == 1:
@@ -1158,6 +1203,7 @@ def correction(
         cute.arch.mbarrier_arrive(bar_sO_1_full_sAlpha_1_empty)
         first += trips
         tile += cute.arch.grid_dim()[0]
+        placed = in_rounds(tile, by_round, rotation)
         t += 1
     cute.arch.fence_view_async_tmem_load()
     cute.arch.fence_view_async_tmem_store()
@@ -1172,6 +1218,8 @@ def softmax1(
     all_trips: Int32,
     tiles: Int32,
     slices: Int32,
+    rotation: Int32,
+    by_round: cute.FastDivmodDivisorV2,
     by_seq_q: cute.FastDivmodDivisorV2,
     by_group: cute.FastDivmodDivisorV2,
     by_groups: cute.FastDivmodDivisorV2,
@@ -1203,8 +1251,9 @@ def softmax1(
     tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
-    while tile < tiles:
-        rest, inside = divmod(tile, by_group)
+    placed = in_rounds(tile, by_round, rotation)
+    while placed < tiles:
+        rest, inside = divmod(placed, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
         # seq_q down and up in turn, down in the last slice: long tiles first
         if (slices - rest) % 2 == 1:
@@ -1277,6 +1326,7 @@ def softmax1(
         cute.arch.mbarrier_arrive(bar_sAlpha_1_full_by_INV)
         first += trips
         tile += cute.arch.grid_dim()[0]
+        placed = in_rounds(tile, by_round, rotation)
         t += 1
     cute.arch.fence_view_async_tmem_load()
     cute.arch.fence_view_async_tmem_store()
@@ -1294,6 +1344,8 @@ def store(
     all_trips: Int32,
     tiles: Int32,
     slices: Int32,
+    rotation: Int32,
+    by_round: cute.FastDivmodDivisorV2,
     by_seq_q: cute.FastDivmodDivisorV2,
     by_group: cute.FastDivmodDivisorV2,
     by_groups: cute.FastDivmodDivisorV2,
@@ -1337,9 +1389,10 @@ def store(
     tile = cute.arch.block_idx()[0]
     first = Int32(0)
     t = Int32(0)
+    placed = in_rounds(tile, by_round, rotation)
     at_head_dim_v = 0
-    while tile < tiles:
-        rest, inside = divmod(tile, by_group)
+    while placed < tiles:
+        rest, inside = divmod(placed, by_group)
         rest, at_seq_q = divmod(rest, by_seq_q)
         # seq_q down and up in turn, down in the last slice: long tiles first
         if (slices - rest) % 2 == 1:
@@ -1386,6 +1439,7 @@ def store(
             cute.arch.mbarrier_arrive(bar_sLse_1_empty_sLse_0_empty)
         first += trips
         tile += cute.arch.grid_dim()[0]
+        placed = in_rounds(tile, by_round, rotation)
         t += 1
     # shared memory has to live until everything is read
     cute.arch.cp_async_bulk_wait_group(0, read=True)
@@ -1414,6 +1468,8 @@ def kernel(
     all_trips: Int32,
     tiles: Int32,
     slices: Int32,
+    rotation: Int32,
+    by_round: cute.FastDivmodDivisorV2,
     by_seq_q: cute.FastDivmodDivisorV2,
     by_group: cute.FastDivmodDivisorV2,
     by_groups: cute.FastDivmodDivisorV2,
@@ -1591,6 +1647,8 @@ def kernel(
             all_trips,
             tiles,
             slices,
+            rotation,
+            by_round,
             by_seq_q,
             by_group,
             by_groups,
@@ -1619,6 +1677,8 @@ def kernel(
             all_trips,
             tiles,
             slices,
+            rotation,
+            by_round,
             by_seq_q,
             by_group,
             by_groups,
@@ -1649,6 +1709,8 @@ def kernel(
             all_trips,
             tiles,
             slices,
+            rotation,
+            by_round,
             by_seq_q,
             by_group,
             by_groups,
@@ -1684,6 +1746,8 @@ def kernel(
                 all_trips,
                 tiles,
                 slices,
+                rotation,
+                by_round,
                 by_seq_q,
                 by_group,
                 by_groups,
@@ -1704,6 +1768,8 @@ def kernel(
                 all_trips,
                 tiles,
                 slices,
+                rotation,
+                by_round,
                 by_seq_q,
                 by_group,
                 by_groups,
@@ -1744,6 +1810,8 @@ def kernel(
                 all_trips,
                 tiles,
                 slices,
+                rotation,
+                by_round,
                 by_seq_q,
                 by_group,
                 by_groups,
@@ -1823,6 +1891,10 @@ def launch(
     )
     tiles = n_batch * cute.ceil_div(n_seq_q, 256) * n_heads
     slices = n_batch * (n_heads // heads_in_group)
+    # a round is a tile of each block, and none has the long ones of all
+    blocks = cutlass.min(tiles, sms)
+    rotation = rotation_of(tiles, slices, blocks)
+    by_round = cute.fast_divmod_create_divisor_v2(cutlass.max(blocks, 1))
     by_seq_q = cute.fast_divmod_create_divisor_v2(cute.ceil_div(n_seq_q, 256))
     by_group = cute.fast_divmod_create_divisor_v2(heads_in_group)
     by_groups = cute.fast_divmod_create_divisor_v2(n_heads // heads_in_group)
@@ -1858,6 +1930,8 @@ def launch(
         all_trips,
         tiles,
         slices,
+        rotation,
+        by_round,
         by_seq_q,
         by_group,
         by_groups,

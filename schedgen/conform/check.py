@@ -301,9 +301,13 @@ class Check:
             raise Refusal("the loop over tiles is not understood", loop.instruction)
         ((entry, update),) = tiles
         first = guard.condition if enters else terms.negation(guard.condition)
+        last = terms.negation(ends[0].condition)
         begins = _bound(terms, first, entry)
-        goes_on = _bound(terms, terms.negation(ends[0].condition), update)
-        if begins is None or begins is not goes_on:
+        if begins is None or begins is not _bound(terms, last, update):
+            # Blocks that change places ask it of a number that they find from the tile's.
+            again = Written(terms, {entry: update}).term(first)
+            begins = first if again is last else None
+        if begins is None:
             raise Refusal("the loop over tiles ends elsewhere than it begins", loop.instruction)
         if not for_all_threads(begins):
             raise Refusal("threads may disagree about how many tiles there are", loop.instruction)

@@ -91,8 +91,21 @@ def reduced(items: Items, terms: Terms, team: Team = ALONE) -> Items:
     names: dict[Term, Term] = {}
     for loop in outer_loops(items):
         for symbol in tile_symbols(loop, terms, team)[:1]:
-            names |= _multiples(loop, symbol, terms)
+            names |= _found(loop, symbol, terms) | _multiples(loop, symbol, terms)
     return Written(terms, names).items(items) if names else items
+
+
+def _found(loop: Loop, tile: Term, terms: Terms) -> dict[Term, Term]:
+    """What is found from ``x`` before the first turn, and in the same way from the next ``x`` at
+    the end of each: the place of a tile, where blocks change these from round to round.
+    """
+    first, found = loop.carried[tile], dict[Term, Term]()
+    later, now = (Written(terms, {first.entry: x}) for x in (first.update, tile))
+    for symbol, carried in loop.carried.items():
+        entry = carried.entry
+        if symbol is not tile and entry.parts and later.term(entry) is carried.update:
+            found[symbol] = now.term(entry)
+    return found
 
 
 def settled(items: Items, terms: Terms, threads: Environment) -> Items:

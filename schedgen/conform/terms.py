@@ -90,6 +90,10 @@ class Terms:
         if term.op in COMMUTATIVE:
             a, b = new
             return self.product(a, b) if term.op == "mul" else self.commuted(term.op, a, b)
+        if term.op == "mulhi" and len(term.parts) == 2:
+            bits = term.args[2]
+            assert isinstance(bits, int)
+            return self.high_product(next(new), next(new), bits)
         if term.op in ("eq", "lt", "le"):
             return self.compare(term.op, next(new), self.const(0))
         if term.op == "not":
@@ -188,7 +192,7 @@ class Terms:
             if one.number is not None and other.number is None:
                 found = self.make("mulhi", other, one.number % 2**bits, bits)
                 return self._quotient(found, 0) or found
-        return self.make("mulhi", a, b, bits)
+        return self.make("mulhi", *sorted((a, b), key=lambda term: term.serial), bits)
 
     def _quotient(self, term: Term, by: int) -> Term | None:
         """``x div d``, where a shifted product with a constant is that for all x below 2^32."""
