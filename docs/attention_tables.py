@@ -112,6 +112,11 @@ def document_gradients() -> str:
     return _gradients("document_gradients", ("heads", "heads_k", "causal"))
 
 
+def window_gradients() -> str:
+    """A line for each problem: gradients with a window beside flash-attn-4, both ways."""
+    return _gradients("window_gradients", ("batch", "seq", "heads", "head_dim"))
+
+
 def _gradients(file: str, told: Sequence[str]) -> str:
     """A line for what rows tell of a problem."""
     found = json.loads((RESULTS / f"{file}.json").read_text("utf-8"))

@@ -336,6 +336,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "backward": attention_tables.backward,
     "packed-gradients": attention_tables.packed_gradients,
     "document-gradients": attention_tables.document_gradients,
+    "window-gradients": attention_tables.window_gradients,
     "block-lists": lambda: gpu_table(
         "block_lists",
         (

@@ -17,6 +17,7 @@ from time import perf_counter
 from ortools.sat.python import cp_model
 
 from schedgen.bounds import Cycle, Load, busiest, critical_cycle
+from schedgen.solver.asking import Answer, Asking, Question, Stop
 from schedgen.solver.decisions import Decisions, busiest_role, order_constraints
 from schedgen.solver.formulation import modulo_model
 from schedgen.solver.model import ModuloModel
@@ -159,6 +160,18 @@ def _smallest(
     these has to be proven infeasible. So each II gets a brief look first; one that ends without an
     answer is taken to be infeasible until the largest of them is proven to be.
     """
+
+    def ask(question: Question, stop: Stop) -> Answer:
+        efforts = SETTLE if question.settle else LOOK
+        return _feasible(problem, question.ii, clock, efforts, stop)
+
+    with Asking(ask) as asking:
+        return _galloped(problem, bound, clock, progress, asking)
+
+
+def _galloped(
+    problem: Problem, bound: Bound, clock: _Clock, progress: Progress | None, asking: Asking
+) -> Result | None:
     low, high, step = bound.cycles, None, 1
     looked = low  # nothing was found below; below ``low`` there is nothing
     ceiling = _sequential(problem)
@@ -167,16 +180,14 @@ def _smallest(
     ii = low
     while high is None or low < high:
         settle = high is not None and looked >= high
-        if settle:
-            assert high is not None
-            ii = high - 1
         if progress is not None:
             progress(
                 f"II {ii}, lower bound {low}"
                 + (f", best so far {high}" if high is not None else "")
                 + (f", proving that II {ii} is infeasible" if settle else "")
             )
-        status, decisions = _feasible(problem, ii, clock, SETTLE if settle else LOOK)
+        then = None if settle else _question(ii + 1, high, 4 * step, ceiling)
+        status, decisions = asking.answer(Question(ii, settle), then)
         if status == "feasible":
             assert decisions is not None
             best, high = decisions, _tightened(problem, decisions)
@@ -192,9 +203,7 @@ def _smallest(
             break
         else:
             looked, step = ii + 1, 4 * step
-        ii = (looked + high) // 2 if high is not None else min(ceiling, looked + step)
-        if high is not None and high - looked <= max(8, high // NARROW):
-            ii = max(looked, high - 1)
+        ii = _question(looked, high, step, ceiling).ii
         step *= 2
     if best is None:
         # Out of time: anything that works is better than nothing, and at this II almost everything
@@ -209,6 +218,16 @@ def _smallest(
     decisions = best if best.ii == high else _retime(problem, best, high)
     lower = high if proven else low
     return Result(high, lower, bound, decisions, proven, stage_limit(problem, max(1, high - 1)))
+
+
+def _question(looked: int, high: int | None, step: int, ceiling: int) -> Question:
+    """What is asked next if nothing was found below ``looked``, and a schedule with ``high``."""
+    if high is None:
+        return Question(min(ceiling, looked + step), settle=False)
+    if looked >= high:
+        return Question(high - 1, settle=True)
+    narrow = high - looked <= max(8, high // NARROW)
+    return Question(high - 1 if narrow else (looked + high) // 2, settle=False)
 
 
 def _sequential(problem: Problem) -> int:
@@ -263,9 +282,12 @@ def stage_limit(problem: Problem, ii: int) -> int:
 
 
 def _feasible(
-    problem: Problem, ii: int, clock: _Clock, efforts: Sequence[Effort]
-) -> tuple[str, Decisions | None]:
-    """Whether there is a schedule with ``ii``, by the first of ``efforts`` that finds out."""
+    problem: Problem, ii: int, clock: _Clock, efforts: Sequence[Effort], stop: Stop | None = None
+) -> Answer:
+    """Whether there is a schedule with ``ii``, by the first of ``efforts`` that finds out, or that
+    is told to stop.
+    """
+    stop = stop or Stop()
     for effort in efforts:
         if clock.left == 0:
             break
@@ -273,6 +295,8 @@ def _feasible(
         solver = make_solver(effort.budget, clock.left)
         if effort.proof:
             solver.parameters.linearization_level = 0
+        if not stop.goes_on(solver):
+            break
         status = solver.solve(model.cp)
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return "feasible", read_decisions(model, solver.value)

@@ -19,7 +19,7 @@ from schedgen.kernels.keys import KEYS, OWN
         (False, 4096, 384, 128),  # three of 128 are all needed, of three with 160 less
         (False, 4096, 300, 160),
         (False, 1024, 1024, 128),  # pipelines fill and drain more slowly with more
-        (True, 16384, 16384, 160),
+        (True, 16384, 16384, 128),
         (True, 2048, 2048, 128),
         (True, 1024, 1024, 128),  # more above the diagonal than is saved
         (True, 4096, 128, 128),  # most rows see nothing

@@ -272,7 +272,7 @@ def test_looks_that_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = build_problem(kernel, machine, derive(kernel))
     plain = module._feasible
 
-    def blind(problem: Problem, ii: int, clock: Any, efforts: Any) -> Any:
+    def blind(problem: Problem, ii: int, clock: Any, efforts: Any, *_: Any) -> Any:
         if efforts is module.LOOK and ii < 2100:
             return "unknown", None
         return plain(problem, ii, clock, efforts)
@@ -291,7 +291,7 @@ def test_what_is_not_proven_is_not_called_proven(monkeypatch: pytest.MonkeyPatch
     problem = build_problem(kernel, machine, derive(kernel))
     plain = module._feasible
 
-    def blind(problem: Problem, ii: int, clock: Any, efforts: Any) -> Any:
+    def blind(problem: Problem, ii: int, clock: Any, efforts: Any, *_: Any) -> Any:
         status, decisions = plain(problem, ii, clock, efforts)
         return ("unknown", None) if status == "infeasible" else (status, decisions)
 
