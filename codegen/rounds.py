@@ -9,14 +9,11 @@ from schedgen.codegen.source import Source
 
 PLACED = Name("placed")
 """The number of the tile that a block computes in the round of ``tile``."""
-PARAMETERS = {"slices": "Int32", "rotation": "Int32"}
-"""What the host computes, and the types."""
 DIVISOR = {"round": code("cutlass.max(blocks, 1)")}
 
 
-def of_host(source: Source, slices: Code, blocks: str) -> None:
-    """Computes the parameters, of so many blocks; the number of tiles is known."""
-    source.add(code("slices = {}", slices))
+def of_host(source: Source, blocks: str) -> None:
+    """Computes the rotation for so many blocks; the numbers of tiles and slices are known."""
     source.comment("a round is a tile of each block, and none has the long ones of all")
     source.add(f"blocks = {blocks}")
     found = called("rotation_of", Name("tiles"), Name("slices"), Name("blocks"))

@@ -23,9 +23,8 @@ from schedgen.tensors import Argument
 
 TEAM = "team"
 """The number of a warpgroup among those that take tiles in turn."""
-_FIRST = "tile = cute.arch.block_idx()[0]"
+_FIRST, _ONE = "tile = cute.arch.block_idx()[0]", code("Int32(1)")
 _TRIPS, _TILES, _TILE = Name("trips"), Name("tiles"), Name("tile")
-_ONE = code("Int32(1)")
 
 
 class Tiles:
@@ -57,8 +56,8 @@ class Tiles:
     def parameters(self) -> dict[str, str]:
         """What the host computes for the kernel: names and types."""
         found = {self.all_trips.text: "Int32", "tiles": "Int32"}
-        if self.in_turns:
-            found |= rounds.PARAMETERS
+        found |= {"slices": "Int32"} if self.in_turns else {}
+        found |= {"rotation": "Int32"} if self.in_rounds else {}
         return found | {f"by_{name}": "cute.FastDivmodDivisorV2" for name in self._divisors()}
 
     @property
@@ -78,7 +77,7 @@ class Tiles:
 
     def _divisors(self) -> dict[str, Code]:
         """``by_X`` -> the number that it divides by, in expressions over extents."""
-        return {**(rounds.DIVISOR if self.in_turns else {}), **self._counts()}
+        return {**(rounds.DIVISOR if self.in_rounds else {}), **self._counts()}
 
     def _counts(self) -> dict[str, Code]:
         if self.dense is not None:
@@ -111,10 +110,11 @@ class Tiles:
             counts = [self.dense.most(), *map(self.count, self._others)]
         if self.grouped:
             self._in_groups(source, host)
-        total = joined(" * ", counts) if counts else _ONE
-        source.add(code("tiles = {}", total.renamed(host)))
+        source.add(code("tiles = {}", (joined(" * ", counts) if counts else _ONE).renamed(host)))
         if self.in_turns:
-            rounds.of_host(source, self._slices.renamed(host), self.blocks)
+            source.add(code("slices = {}", self._slices.renamed(host)))
+        if self.in_rounds:
+            rounds.of_host(source, self.blocks)
         for name, count in self._divisors().items():
             divisor = "cute.fast_divmod_create_divisor_v2"
             source.add(code(f"by_{name} = {divisor}({{}})", count.renamed(host)))
@@ -208,6 +208,11 @@ class Tiles:
         return self.sliced and self.plan.kernel.claim == "fixed"
 
     @property
+    def in_rounds(self) -> bool:
+        """Whether blocks change places from round to round; not where data leave tiles out."""
+        return self.in_turns and self.dense is None and not self.plan.ragged
+
+    @property
     def last_first(self) -> bool:
         """Whether the last rows of a slice come first: they have the most iterations, or others add
         after them (`schedgen.ordered`), and begin with what these need last.
@@ -248,12 +253,7 @@ class Tiles:
             source.add(code("t = {}", Name(TEAM)), first)
         else:
             source.add("t = Int32(0)")
-        source.add(*([rounds.placed()] if self.in_turns else []))
-
-    @property
-    def _number(self) -> Name:
-        """Which output tile it is."""
-        return rounds.PLACED if self.in_turns else _TILE
+        source.add(*([rounds.placed()] if self.in_rounds else []))
 
     def loop(self, source: Source, body: Sequence[Node], *, ahead: bool, teams: int = 1) -> None:
         """Writes a role's loop over tiles; ``body`` is what it does in one.
@@ -269,7 +269,8 @@ class Tiles:
         used |= {f"at_{extent}" for tensor in elements.values() for extent in tensor.shape}
         used |= self.walks.coordinates
         source.add(*self._constants(used))
-        with source.block(code("while {} < {}:", self._number, _TILES)):
+        number = rounds.PLACED if self.in_rounds else _TILE
+        with source.block(code("while {} < {}:", number, _TILES)):
             if placed and not ahead:
                 self.coordinates(source)
             if not differ:
@@ -286,7 +287,7 @@ class Tiles:
             each = [] if computed else [f"t += {teams}"]
             if not self.plan.claims:
                 source.add(f"tile += {more}cute.arch.grid_dim()[0]")
-                source.add(*([rounds.placed()] if self.in_turns else []))
+                source.add(*([rounds.placed()] if self.in_rounds else []))
             source.add(*each)
             if placed and ahead:
                 with source.block(code("if {} < {}:", _TILE, _TILES)):
@@ -308,7 +309,7 @@ class Tiles:
         iterations come before the tile's first one, if they depend on them.
         """
         rows, columns = self.plan.kernel.tile_extents
-        rest, axes = self._number, self.axes
+        rest, axes = rounds.PLACED if self.in_rounds else _TILE, self.axes
         if self.triangle:
             found = called("in_triangle", "inside", self.count(rows), self._blocks)
             source.add(
