@@ -44,8 +44,8 @@ class Groups:
         """Computes the size of a group on the host."""
         loads = loads_of_loop(self.plan)
         read = sum(self._bytes(load.writes) for load in loads)
-        # Sums lie in L2, too. Claimed tiles and those with blocks of their own have no more than
-        # one direction in slices: smaller ones took them 3 to 5 % longer on an H200.
+        # Sums lie in L2, too. Tiles that are not fixed go one way in all slices, and smaller slices
+        # took claimed ones 3 to 5 % longer on an H200; with a block for each it was not measured.
         if self.plan.kernel.claim == "fixed":
             sums = sums_of_loop(self.plan)
             read += sum(self._bytes([r.piece for r in store.reads]) for store in sums)

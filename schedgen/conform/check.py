@@ -306,7 +306,7 @@ class Check:
         if begins is None or begins is not _bound(terms, last, update):
             # Blocks that change places ask it of a number that they find from the tile's.
             again = Written(terms, {entry: update}).term(first)
-            begins = first if again is last else None
+            begins = first if again is last and again is not first else None
         if begins is None:
             raise Refusal("the loop over tiles ends elsewhere than it begins", loop.instruction)
         if not for_all_threads(begins):
