@@ -63,6 +63,8 @@ def bound(kernel: Kernel) -> Kernel:
         ),
         ragged=tuple(map(_ragged, kernel.ragged)),
         walk=None if kernel.walk is None else _walk(kernel.walk),
+        tells=renamed_tensor(kernel.tells) if kernel.tells else "",
+        follows=_follows(kernel.follows, values),
         grid=tuple(replace(axis, extent=renamed(axis.extent)) for axis in kernel.grid),
         tile_extents=_both(kernel.tile_extents),
         split=_one(kernel.split),
@@ -74,6 +76,10 @@ def _first(formula: Expression | None, values: Values) -> Expression | None:
     """The first iteration of a tile, if parameters do not say that it is the first of all."""
     found = None if formula is None else fold(formula, values)
     return None if found == Number(Fraction(0)) else found
+
+
+def _follows(given: tuple[str, Expression] | None, values: Values) -> tuple[str, Expression] | None:
+    return None if given is None else (renamed_tensor(given[0]), fold(given[1], values))
 
 
 def _argument(argument: Argument) -> str:

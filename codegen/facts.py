@@ -43,7 +43,11 @@ SUMS = "SUMS"
 """And results that it adds to, where there are some: what they hold is an input."""
 TURNS = "TURNS"
 """And arrays in which output tiles tell whose turn it is to add, with how many words they need."""
-_READ = {*NAMES, *ORIGIN, CLAIM, COVERED, PACE, STYLE, SUMS, TURNS}
+TELLS = "TELLS"
+"""And the array in which its output tiles count themselves for the next kernel."""
+FOLLOWS = "FOLLOWS"
+"""And the array by which it waits for those of the kernel before."""
+_READ = {*NAMES, *ORIGIN, CLAIM, COVERED, PACE, STYLE, SUMS, TURNS, TELLS, FOLLOWS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,9 @@ class Facts:
         turns: arguments that are zeros before each launch, and not afterwards
             (`schedgen.ordered`): a word for each tile along some extents, given with how many
             elements a tile has, and for each of so many iterations, an expression over extents.
+        tells: the argument in which output tiles count themselves (`schedgen.following`), with its
+            extents and the others that tiles are cut along, with how many elements a tile has.
+        follows: the argument by which it waits for tiles of the kernel before, '' if it does not.
     """
 
     kernel: str
@@ -122,6 +129,8 @@ class Facts:
     claim: str = "fixed"
     sums: tuple[str, ...] = ()
     turns: tuple[tuple[str, tuple[tuple[str, int], ...], str], ...] = ()
+    tells: tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]] | None = None
+    follows: str = ""
 
     @property
     def tensors(self) -> tuple[Parameter, ...]:
@@ -191,6 +200,7 @@ def constants(program: Program, kernel: Kernel, style: tuple[str, ...] = ()) -> 
     if sums:
         rows.append(f"{SUMS} = {_text(tuple(a.name for a in ordered if a.name in sums))}")
     rows += _turns(kernel)
+    rows += _following(kernel)
     if style:
         rows.append(f"{STYLE} = {_text(style)}")
     most = covered(kernel)
@@ -212,6 +222,21 @@ def _turns(kernel: Kernel) -> list[str]:
         if trips is not None
     ]
     return [f"{TURNS} = {_text(tuple(found))}"] if found else []
+
+
+def _following(kernel: Kernel) -> list[str]:
+    """The line with the words of its tiles, or of those that it waits for."""
+    from schedgen.extents import single_extents
+    from schedgen.following import words_of
+
+    argument = words_of(kernel)
+    if argument is None:
+        return []
+    if kernel.follows:
+        return [f"{FOLLOWS} = {_text(argument.name)}"]
+    once = {*argument.shape, *single_extents(kernel)}
+    others = tuple((a.extent, a.block) for a in kernel.grid if a.extent not in once)
+    return [f"{TELLS} = {_text((argument.name, argument.shape, others))}"]
 
 
 def _table(name: str, rows: list[tuple[Any, ...]]) -> list[str]:
@@ -257,6 +282,8 @@ def read_facts(path: Path) -> Facts:
             claim=found.get(CLAIM, "fixed"),
             sums=sums,
             turns=tuple(found.get(TURNS, ())),
+            tells=found.get(TELLS),
+            follows=found.get(FOLLOWS, ""),
         )
     except TypeError as error:
         raise EmitError(f"{path}: {error}; write it again with 'schedgen emit'") from None

@@ -27,6 +27,8 @@ from schedgen.program.model import (
 )
 from schedgen.program.operations import Engine
 
+_AWAIT = "cute.arch.griddepcontrol_wait()"
+
 
 class Frame:
     """Writes it for one kernel."""
@@ -68,24 +70,29 @@ class Frame:
                 source.add("cute.arch.sync_threads()")
             case AwaitKernel():
                 source.comment("all above may run while the kernel before this one still does")
-                source.add("cute.arch.griddepcontrol_wait()")
+                source.add(_AWAIT)
             case ReleaseKernel():
                 source.add("cute.arch.griddepcontrol_launch_dependents()")
 
     def teardown(self, source: Source) -> None:
-        """After the roles: all threads meet, one warp does the rest."""
+        """After the roles: all threads meet, one warp does the rest, but for what all wait for."""
         steps = self.plan.program.teardown
         for meet, group in groupby(steps, lambda step: isinstance(step, Meet)):
             if meet:
                 source.comment("all roles are done")
                 source.add(*("cute.arch.sync_threads()" for _ in group))
                 continue
-            with source.block("if warp == 0:"):
-                for step in group:
-                    if isinstance(step, Fence):
-                        source.put(FenceNode(step.kind, self.architecture.fences[step.kind]))
-                    elif isinstance(step, Free):
-                        self.architecture.free(source, step.columns)
+            for all_threads, part in groupby(group, lambda step: isinstance(step, AwaitKernel)):
+                if all_threads:
+                    source.comment("what comes next may take it that the kernel before has ended")
+                    source.add(*(_AWAIT for _ in part))
+                    continue
+                with source.block("if warp == 0:"):
+                    for step in part:
+                        if isinstance(step, Fence):
+                            source.put(FenceNode(step.kind, self.architecture.fences[step.kind]))
+                        elif isinstance(step, Free):
+                            self.architecture.free(source, step.columns)
 
     # -- by a role -----------------------------------------------------------------------------
 

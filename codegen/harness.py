@@ -11,6 +11,7 @@ from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.dtypes import scalar_type
 from schedgen.codegen.events import Silent
 from schedgen.codegen.facts import COUNTER
+from schedgen.codegen.following import Following
 from schedgen.codegen.frame import Frame
 from schedgen.codegen.ir import Function, code
 from schedgen.codegen.lists import Lists
@@ -38,7 +39,7 @@ class Harness:
         self.architecture, self.plan, self.style = architecture, architecture.plan, style
         self.transfers = Transfers(self.plan)
         self.tiles, self.lists = Tiles(self.plan), Lists(self.plan)
-        self.turns = Turns(self.plan, self.tiles)
+        self.turns, self.following = Turns(self.plan, self.tiles), Following(self.plan)
         self.barriers, self.events = Barriers(self.plan, prompt=style.prompt), events
         self.frame = Frame(architecture, self.barriers)
         self.roles = [
@@ -85,7 +86,8 @@ class Harness:
         found |= {f"of_{a.name}": "cute.Tensor" for a in self.plan.elements.values()}
         found |= dict.fromkeys(self.tiles.ragged.tensors(), "cute.Tensor")
         found |= dict.fromkeys(self.tiles.walks.tensors(), "cute.Tensor")
-        found |= dict.fromkeys(self.lists.tensors() | self.turns.tensors(), "cute.Tensor")
+        words = self.turns.tensors() | self.following.tensors()
+        found |= dict.fromkeys(self.lists.tensors() | words, "cute.Tensor")
         found |= {name: self.plan.type_of(name) for name in self.plan.scalars}
         found |= {e: "Int32" for e in self.plan.extents if e not in self.plan.ragged}
         found |= dict.fromkeys(self.tiles.ragged.most(), "Int32")
@@ -209,7 +211,7 @@ class Harness:
         self._refuse(body, here)
         here |= {f"of_{a.name}": a.name for a in self.plan.elements.values()}
         here |= self.tiles.ragged.tensors() | self.tiles.walks.tensors()
-        here |= self.lists.tensors() | self.turns.tensors()
+        here |= self.lists.tensors() | self.turns.tensors() | self.following.tensors()
         here |= {name: f"n_{extent}" for name, extent in self.tiles.ragged.most().items()}
         here |= {name: f"Int32({name})" for name in whole_scalars(self.plan.kernel)}
         body.call("kernel", [here.get(name, name) for name in parameters], end=".launch(")

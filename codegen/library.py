@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 
+from schedgen.codegen.library_following import FOLLOWING
 from schedgen.codegen.library_gather import GATHER
 from schedgen.codegen.library_narrow import NARROW
 from schedgen.codegen.library_ragged import RAGGED
@@ -345,7 +346,7 @@ def gelu(x):
     return 0.5 * x * (1.0 + cute.math.tanh(inner, fastmath=True))
 
 '''
-COMMON = WAITS + _BEFORE + NARROW + _BEHIND + RANDOM + TURNS + ROUNDS
+COMMON = WAITS + _BEFORE + NARROW + _BEHIND + RANDOM + TURNS + ROUNDS + FOLLOWING
 
 
 def used(called: Collection[str], library: str) -> str:

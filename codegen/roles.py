@@ -9,6 +9,7 @@ from schedgen.codegen import ir
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.events import Silent
 from schedgen.codegen.facts import COUNTER
+from schedgen.codegen.following import Following
 from schedgen.codegen.formulas import library_functions, scalar
 from schedgen.codegen.frame import Frame
 from schedgen.codegen.ir import Code, Name, called, code
@@ -27,6 +28,7 @@ from schedgen.codegen.turns import TURN, Peeled, emit_loop
 from schedgen.kernel import Kind, Operation
 from schedgen.program.added import is_added
 from schedgen.program.claims import DRAW, TELL, is_claim
+from schedgen.program.following import is_following
 from schedgen.program.model import Arrive, Commit, RoleProgram, Run, Step, Wait, WaitGroup
 from schedgen.program.operations import Engine
 from schedgen.program.taking_turns import is_turn
@@ -52,6 +54,7 @@ class Role:
         self.events, self.role, self.style = events, role, style
         self.architecture, self.plan = frame.architecture, frame.plan
         self.barriers, self.turns = frame.barriers, Turns(frame.plan, tiles)
+        self.following = Following(frame.plan)
 
     @property
     def name(self) -> str:
@@ -159,6 +162,10 @@ class Role:
         action = step.action
         if isinstance(action, Run) and is_claim(action.operation):
             self._claim(source, action.operation)
+        elif isinstance(action, Run) and is_following(action.operation):
+            source.comment(step.why)
+            with source.issue(action.operation, ""):
+                self.following.write(source, action.operation)
         elif isinstance(action, Run) and is_turn(action.operation):
             if runs:
                 self._turn(source, step, action.operation, at)

@@ -29,7 +29,7 @@ from schedgen.emulator.machine.program import Decoded
 from schedgen.emulator.machine.switches import EarlyStart, Switches, Uninitialized
 from schedgen.emulator.order.checker import Checker
 from schedgen.emulator.order.findings import Flaw
-from schedgen.emulator.order.footprint import Footprint
+from schedgen.emulator.order.footprint import Footprint, Ranges
 from schedgen.emulator.order.grid import cluster_of, warps_per_cta
 from schedgen.emulator.processes import Pending
 from schedgen.emulator.ptx.tree import Kernel, Module
@@ -60,8 +60,8 @@ class Emulator:
         rewrite: applied to every module before it runs; for mutants.
         decoded: shared by emulators of one launch and of mutants of its kernel.
         module: the PTX of all launches, parsed; by default it is parsed when it is met.
-        registers: per thread at launch, as ``ptxas -v`` says, for setmaxnreg; None: ``.maxnreg``,
-            or what fits.
+        registers: per thread at launch, as ``ptxas -v`` says; None: ``.maxnreg``, or what fits.
+        followed: addresses of words by which launches follow the one in front of them (L1).
         reports: one for each launch that came to its end.
     """
 
@@ -75,6 +75,7 @@ class Emulator:
     stall: float = STALL
     seconds: float | None = None
     registers: int | None = None
+    followed: Ranges | None = None
     reports: list[Report] = field(default_factory=list[Report])
     demoted: frozenset[str] = frozenset()
     """Ids of rules of which breaches are warnings."""
@@ -254,8 +255,9 @@ class Emulator:
     @property
     def _judges(self) -> bool:
         """Whether reads of what nobody wrote are judged by executing a launch again (S28)."""
-        judged = self.races in ("raise", "report")
-        return judged and self.switches.uninitialized is Uninitialized.USED
+        return (
+            self.races in ("raise", "report") and self.switches.uninitialized is Uninitialized.USED
+        )
 
     def _leave_behind(
         self, launch: Launch, kernel: Kernel, checker: Checker | None, statistics: Statistics
@@ -272,7 +274,7 @@ class Emulator:
 
     def _checker(self, launch: Launch, make: Callable[..., Tracked]) -> Tracked:
         quote = Lines(self.module or module_of(launch.ptx))
-        triggered, running = self._earlier
+        (triggered, running), early = self._earlier, self.switches.early_start is EarlyStart.ANY
         return make(
             warps_per_cta(launch.block),
             cluster_of(launch.grid, launch.cluster),
@@ -282,9 +284,9 @@ class Emulator:
             source=quote.source,
             stop=self.races == "first",
             demoted=self.demoted,
-            dependent=launch.programmatic
-            and (triggered or self.switches.early_start is EarlyStart.ANY),
-            before=None if self.switches.early_start is EarlyStart.ANY else running,
+            dependent=launch.programmatic and (triggered or early),
+            before=None if early else running,
+            followed=self.followed,
         )
 
     def _new_checker(self, *arguments: Any, **options: Any) -> Checker:

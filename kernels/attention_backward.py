@@ -23,11 +23,11 @@ from schedgen.kernels import (
     attention_arguments,
     attention_op,
     checks,
+    following,
     keys,
     layouts,
     library,
     one_walk,
-    turns,
 )
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, GradientError
 from schedgen.kernels.operators import Operator
@@ -190,16 +190,17 @@ def _in_one_walk(
     scale: float,
 ) -> None:
     """The same by one kernel, which adds up the gradient of q in float32, in order or not, and one
-    that rounds it.
+    that rounds it, head by head while the first one still runs.
     """
     dq, *of_heads = results
-    total = layouts.room(given["lse"], dq.shape).zero_()  # float32
     run = library.launcher(device, WHOLE, **settings)
     batch, seq_q, heads, _ = dq.shape
-    extents = {"batch": batch, "seq_q": seq_q, "heads": heads}
-    told = turns.zeros(run.facts, extents, dq).values()
-    run.launch((*given.values(), *of_heads, total, *told), (scale * math.log2(math.e),))
-    library.launcher(device, CONVERT, dtype=settings["dtype"]).launch((total, dq), (scale,))
+    extents = {"batch": batch, "seq_q": seq_q, "heads": heads, "seq_k": given["k"].shape[1]}
+    total, words = following.with_sum(run.facts, extents, dq.shape, dq)
+    run.launch((*given.values(), *of_heads, total, *words.values()), (scale * math.log2(math.e),))
+    rounds = library.launcher(device, CONVERT, dtype=settings["dtype"], follows="true")
+    counted = following.tiles(run.facts, extents)
+    rounds.launch((total, dq, words["done"]), (counted, scale))
 
 
 _SCHEMA = (

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from schedgen.codegen.facts import Parameter, read_facts
 from schedgen.driver import lock_file
-from schedgen.kernels import cache, layouts, library, operators, plans, styles, turns
+from schedgen.kernels import cache, following, layouts, library, operators, plans, styles, turns
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError, DeviceError
 from schedgen.kernels.launcher import DTYPES, architecture
 from schedgen.kernels.of_file import GeneratedKernel
@@ -53,6 +53,7 @@ class SpecKernel:
         self.path, self.facts = path, read_facts(path)
         written = set(self.facts.outputs)
         made = written | {name for name, *_ in self.facts.turns}
+        made |= {self.facts.tells[0]} if self.facts.tells is not None else set()
         self.inputs = tuple(p for p in self.facts.parameters if p.name not in made)
         self.outputs = tuple(p for p in self.facts.parameters if p.name in written)
         self.free = _free(self.inputs, self.outputs)
@@ -107,18 +108,19 @@ class SpecKernel:
             for p, a in zip(self.inputs, arguments, strict=False)
         }
         by_name |= {p.name: r for p, r in zip(self.outputs, results, strict=True)}
-        by_name |= self._turns(by_name)
+        by_name |= self._words(by_name)
         self._launch(*(by_name[parameter.name] for parameter in self.facts.parameters))
         return results[0] if len(results) == 1 else results
 
-    def _turns(self, given: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Zeros by which output tiles take turns."""
+    def _words(self, given: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Zeros by which output tiles take turns, or count themselves."""
         extents: dict[str, int] = {}
         for parameter in self.facts.parameters:
             if parameter.extents and parameter.name in given:
                 fits(parameter, given[parameter.name], extents)
         like = next(value for value in given.values() if isinstance(value, Tensor))
-        return turns.zeros(self.facts, extents, like)
+        words = turns.zeros(self.facts, extents, like)
+        return words | following.zeros(self.facts, extents, like)
 
     def fake(self, *arguments: Any) -> Tensor | tuple[Tensor, ...]:
         """Empty results. Raises ArgumentValueError, ArgumentTypeError: one does not fit."""

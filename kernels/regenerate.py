@@ -185,6 +185,7 @@ def _gradients(target: str, dtype: str) -> Iterator[Shipped]:
         if head_dim in one_walk.ORDERED[TARGETS[target]]:
             yield Shipped(WHOLE, target, (*settings, ("ordered", "true")))
     yield Shipped(CONVERT, target, (("dtype", dtype),))
+    yield Shipped(CONVERT, target, (("dtype", dtype), ("follows", "true")))
 
 
 def _scaled() -> Iterator[Shipped]:

@@ -17,11 +17,16 @@ def zeros(facts: Facts, extents: Mapping[str, int], like: Tensor) -> dict[str, T
     """The arrays that a kernel needs for a problem of ``extents``, by their names, where ``like``
     is.
     """
-    given = tuple(extents.items())
     return {
-        name: like.new_empty(_words(of, trips, given), dtype=torch.int32).zero_()
-        for name, of, trips in facts.turns
+        name: like.new_empty(count, dtype=torch.int32).zero_()
+        for name, count in counts(facts, extents).items()
     }
+
+
+def counts(facts: Facts, extents: Mapping[str, int]) -> dict[str, int]:
+    """How many words these arrays have."""
+    given = tuple(extents.items())
+    return {name: _words(of, trips, given) for name, of, trips in facts.turns}
 
 
 def begin(facts: Facts, tensors: Mapping[str, Tensor]) -> None:

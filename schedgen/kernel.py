@@ -321,8 +321,9 @@ class Kernel:
     computed, if ``tile_when`` holds; rows and columns of one lie along ``tile_extents``. Along
     extents of ``one_tile`` there is a single one; ``split`` ones share the iterations by formulas.
     Sizes of ``ragged`` extents, and iterations of a ``walk``, come from arrays. ``claim``: how
-    CTAs come to output tiles, ``teams``: how many warpgroups take them in turn, by role; what the
-    spec left to the target is ``decided``, ``locations`` has where sections are in its file.
+    CTAs come to output tiles, ``teams``: how many warpgroups take them in turn, by role; ``tells``
+    and ``follows``: words of kernels that follow each other (`schedgen.following`). What the spec
+    left to the target is ``decided``, ``locations`` has where sections are in its file.
     """
 
     name: str
@@ -352,6 +353,8 @@ class Kernel:
     teams: tuple[tuple[str, int], ...] = ()
     ragged: tuple[Ragged, ...] = ()
     walk: Walk | None = None
+    tells: str = ""
+    follows: tuple[str, Expression] | None = None
     decided: tuple[str, ...] = ()
     locations: Mapping[tuple[str, str], Location] = field(
         default_factory=dict[tuple[str, str], Location], compare=False, repr=False

@@ -25,7 +25,7 @@ from schedgen.emulator.order.findings import (
     Flaw,
     Severity,
 )
-from schedgen.emulator.order.footprint import Footprint
+from schedgen.emulator.order.footprint import Footprint, Ranges
 from schedgen.emulator.order.groups import Group, Source, grouped
 from schedgen.emulator.order.knowledge import CAUSAL, PUBLISHED, TENSOR
 from schedgen.emulator.order.maps import Maps
@@ -72,6 +72,7 @@ class Checker:
         demoted: Collection[str] = frozenset(),
         dependent: bool = False,
         before: Footprint | None = None,
+        followed: Ranges | None = None,
         listener: Callable[[Finding], None] | None = None,
     ) -> None:
         self._state = State(
@@ -82,7 +83,7 @@ class Checker:
         self._source = source or _itself
         self._accesses = Accesses(self._state, uninitialized)
         if dependent:
-            self._accesses.predecessor = Predecessor(self._state, before)
+            self._accesses.predecessor = Predecessor(self._state, before, followed)
         self._together = Together(self._state)
         self._operations = Operations(self._state, self._accesses)
         self._mbarriers = Mbarriers(self._state, self._operations)
@@ -168,6 +169,9 @@ class Checker:
         same: bool = False,
         changed: Changed | None = None,
     ) -> None:
+        front = self._accesses.predecessor
+        if acquire and not write and front is not None and front.follows(cells):
+            front.waited(warp)
         who = self._who(warp, line, CAUSAL, changed)
         self._accesses.access(who, cells, write=write, atomic=atomic, same=same)
         if atomic:

@@ -2,6 +2,8 @@
 
 What that kernel wrote is there after ``griddepcontrol.wait``, and what it still reads may be
 overwritten only then: until a warp has waited, or knows of one that has, it may not touch that.
+A kernel may follow the tiles of the one in front instead, which counts them in words of global
+memory (`schedgen.following`): who has read such a word with ``.acquire`` has waited as well.
 Where it is not known what the kernel in front did, it may not touch global memory at all.
 """
 
@@ -10,7 +12,7 @@ from __future__ import annotations
 from schedgen.emulator.machine.switches import label
 from schedgen.emulator.order.agents import Agent
 from schedgen.emulator.order.findings import Access, Defect, Flaw
-from schedgen.emulator.order.footprint import Footprint
+from schedgen.emulator.order.footprint import Footprint, Ranges
 from schedgen.emulator.order.knowledge import CAUSAL, Message
 from schedgen.emulator.order.state import State
 from schedgen.emulator.order.tracker import Cells
@@ -22,11 +24,14 @@ class Predecessor:
     Args:
         state: shared with the rest of the checker.
         before: what kernels that may still run did to global memory; None: anything.
+        followed: addresses of words in which these count their tiles.
     """
 
-    def __init__(self, state: State, before: Footprint | None = None) -> None:
+    def __init__(
+        self, state: State, before: Footprint | None = None, followed: Ranges | None = None
+    ) -> None:
         self._state = state
-        self._before = before
+        self._before, self._followed = before, followed
         self._waits: dict[int, tuple[Agent, int]] = {}
         self._known: set[int] = set()
 
@@ -35,6 +40,10 @@ class Predecessor:
         warp = self._state.warp(number)
         warp.touch()
         self._waits.setdefault(number, (warp.agent, warp.clock))
+
+    def follows(self, cells: Cells) -> bool:
+        """Whether an access is to a word in which the kernels in front count their tiles."""
+        return self._followed is not None and self._followed.meet(cells)
 
     def concerns(self, cells: Cells, *, write: bool) -> bool:
         """Whether an access to global memory has to come after the kernels in front."""

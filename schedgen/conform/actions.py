@@ -70,6 +70,7 @@ _KINDS = (
     ("fence.proxy.async.shared::cta", "fence.proxy.async"),
     ("fence.proxy.async.global", "fence.proxy.async.global"),
     ("st.release.gpu.global.b32", "pass turn"),
+    ("red.release.gpu.global.add.u32", "count tile"),
     ("fence.mbarrier_init.release.cluster", "fence.mbarrier_init"),
     ("bar.sync", "bar.sync"),
     ("bar.arrive", "bar.arrive"),

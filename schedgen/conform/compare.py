@@ -13,11 +13,12 @@ from schedgen.conform.gaps import Gaps
 from schedgen.conform.runs import Runs
 from schedgen.conform.taking import CLOSE, FENCES, ROWS, SOFT, WAITS, Mismatch, plain
 from schedgen.conform.trace import Event
-from schedgen.conform.turns import AWAIT, FENCE, PASS
+from schedgen.conform.turns import AWAIT, COUNTED, FENCE, PASS, TILES
 from schedgen.conform.values import Array
 from schedgen.kernel import Kind
 from schedgen.program.added import is_added
 from schedgen.program.claims import DRAW, TELL
+from schedgen.program.following import is_following
 from schedgen.program.model import (
     MEETINGS,
     Arrive,
@@ -83,7 +84,7 @@ class Comparison(Runs, Gaps):
         action = one.step.action
         if isinstance(action, Fence):
             return action.kind in WAITS
-        if _runs(one, DRAW) or _turn(one) or self._kind(one) is Kind.LAND:
+        if _runs(one, DRAW) or _at_word(one) or self._kind(one) is Kind.LAND:
             return False
         return isinstance(action, Run) and self.engine(action.operation) is Engine.THREADS
 
@@ -150,6 +151,8 @@ class Comparison(Runs, Gaps):
                 self.drawn.append(self.take("draw", one.text))
             case Run(operation) if is_turn(operation):
                 self._turn(one, operation)
+            case Run(operation) if is_following(operation):
+                self._following(one, operation)
             case Run() if self._kind(one) is Kind.LAND:
                 self._landed(one)
             case Run() as action:
@@ -158,19 +161,37 @@ class Comparison(Runs, Gaps):
     def _turn(self, one: Expected, operation: str) -> None:
         """A word is awaited, or written once all copies of the role are complete."""
         if awaits(operation):
-            event = self.take(AWAIT, one.text)
-            self.who(event, "all", one.text)
-            self.awaited[tensor_of(operation)] = event
-            self.who(self.take(FENCE, one.text), "all", one.text)
-            self.who(self.take("bar.warp.sync", one.text), "all", one.text)
+            self.awaited[tensor_of(operation)] = self._word(one, AWAIT)
+        else:
+            event = self._behind_copies(one, PASS)
+            self.turns.append((self.awaited.pop(tensor_of(operation)), event))
+
+    def _following(self, one: Expected, operation: str) -> None:
+        """A word is awaited before copies of the tile, or counts one more behind them."""
+        if operation == TILES:
+            self._word(one, TILES)
             return
+        event = self._behind_copies(one, COUNTED)
+        if event.action.values[-1].number != 1:
+            self.differ("it does not count one tile", one.text, event)
+
+    def _word(self, one: Expected, kind: str) -> Event:
+        """All threads of a warp wait for a word, and their copies come behind that."""
+        event = self.take(kind, one.text)
+        self.who(event, "all", one.text)
+        self.who(self.take(FENCE, one.text), "all", one.text)
+        self.who(self.take("bar.warp.sync", one.text), "all", one.text)
+        return event
+
+    def _behind_copies(self, one: Expected, kind: str) -> Event:
+        """One thread changes a word once all copies are complete."""
         event = self.take("wait_group copies", one.text)
         self.who(event, "all", one.text)
         if event.action.values[0].number != 0 or self.groups["close copies"].open:
-            self.differ("copies of the turn may not be complete", one.text, event)
-        event = self.take(PASS, one.text)
+            self.differ("copies before it may not be complete", one.text, event)
+        event = self.take(kind, one.text)
         self.who(event, "one", one.text)
-        self.turns.append((self.awaited.pop(tensor_of(operation)), event))
+        return event
 
     def _meets(self, barrier: str) -> bool:
         """Whether threads of the role, maybe with others, meet there: one instruction arrives and
@@ -298,7 +319,7 @@ def _runs(one: Expected, operation: str) -> bool:
     return isinstance(action, Run) and action.operation == operation
 
 
-def _turn(one: Expected) -> bool:
-    """Whether a step awaits or passes a turn."""
+def _at_word(one: Expected) -> bool:
+    """Whether a step awaits or passes a turn, or tiles."""
     action = one.step.action
-    return isinstance(action, Run) and is_turn(action.operation)
+    return isinstance(action, Run) and (is_turn(action.operation) or is_following(action.operation))

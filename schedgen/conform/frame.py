@@ -113,6 +113,8 @@ class Surroundings:
             match step:
                 case Meet():
                     yield Frame("all roles are done", "bar.sync", values=(0,))
+                case AwaitKernel():
+                    yield Frame("await the kernel before, at the end", "griddepcontrol.wait")
                 case Fence(kind):
                     yield Frame(f"{kind} at the end", FENCES[kind], warp=0)
                 case Free(columns):

@@ -1,5 +1,5 @@
 """Turns in which blocks add to a tensor (`schedgen.program.taking_turns`), beside the instructions
-that take them.
+that take them, and tiles of two kernels that follow each other (`schedgen.program.following`).
 
 That copies come between is compared step by step. That a thread waits for the number of the tile
 before and then passes the next one on, at one word, is said here.
@@ -18,23 +18,28 @@ from schedgen.emulator.ptx.tree import Address, Instruction, Register
 
 AWAIT, FENCE, PASS = "await turn", "fence.proxy.async.global", "pass turn"
 """Kinds of what is done: a loop that reads a word, a fence, and what writes that word."""
-_READ, _COMPARE = "ld.acquire.gpu.global.b32", "setp.eq.b32"
+TILES, COUNTED = "await tiles", "count tile"
+"""A loop that reads a word until it is at least a number, and what adds to a word."""
+_READ, _COMPARE = "ld.acquire.gpu.global.b32", {"setp.eq.b32": AWAIT, "setp.ge.s32": TILES}
 
 
 def awaited(
     inside: Sequence[tuple[int, Instruction]], done: str, registers: Registers, state: State
 ) -> Action | None:
-    """A loop of instructions that does nothing but read a word until it is a number; ``done`` says
-    that it is.
+    """A loop of instructions that does nothing but read a word until it is a number, or no less;
+    ``done`` says that it is.
     """
-    if [one.name for _, one in inside] != [_READ, _COMPARE] or any(o.guard for _, o in inside):
+    if len(inside) != 2 or any(one.guard for _, one in inside):
         return None
     (_, read), (_, compare) = inside
+    if read.name != _READ or compare.name not in _COMPARE:
+        return None
     word = read.operands[1]
     if compare.operands[:2] != (Register(done), read.operands[0]) or not isinstance(word, Address):
         return None
     number = registers.read(state, compare.operands[2])
-    return Action(AWAIT, read, registers.address(state, word), (number,))
+    kind = _COMPARE[compare.name]
+    return Action(kind, read, registers.address(state, word), (number,))
 
 
 def check_turn(begin: Event, end: Event, terms: Terms) -> None:

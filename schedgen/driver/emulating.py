@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from schedgen.codegen.compiling import CompileError, first_lines
@@ -25,7 +26,7 @@ from schedgen.driver.inputs import (
     wanted,
     without_padding,
 )
-from schedgen.driver.turns import told
+from schedgen.driver.turns import told, told_right
 from schedgen.kernel import Kernel
 from schedgen.tensors import INTEGERS
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from schedgen.emulator.emulation import EmulatedDevice, Report
     from schedgen.emulator.machine.policies import Policy
     from schedgen.emulator.machine.switches import Switches
+    from schedgen.emulator.order.footprint import Ranges
     from schedgen.emulator.race.banks import Banks
 
 _ALIGNMENT = 16  # bytes: what bulk tensor copies ask of every stride but the innermost
@@ -121,6 +123,9 @@ class Compiled:
         zeros = {n: torch.zeros_like(torch.as_tensor(right.inputs[n])) for n in told(kernel)}
         self.execute({**right.inputs, **results, **zeros}, policy)
         found = compared(kernel, without_padding(kernel, results, sizes), right.expected)
+        found |= {
+            n: told_right(kernel, sizes, words) for n, words in zeros.items() if n == kernel.tells
+        }
         return Outcome(sizes, found, right.interpreted, self._gpu.reports[-1])
 
     def execute(
@@ -129,8 +134,20 @@ class Compiled:
         """Executes it on arguments by name, and writes into those that it stores."""
         from schedgen.emulator.machine.policies import RoundRobin
 
+        self._gpu.emulator.followed = _followed(self.kernel, values)
         self._gpu.emulator.policy = policy or RoundRobin()
         self._function(*_passed(self.kernel, values, self.counter), _stream())
+
+
+def _followed(kernel: Kernel, values: Mapping[str, torch.Tensor | float]) -> Ranges | None:
+    """Where the words are by which a kernel follows tiles of another one."""
+    from schedgen.emulator.order.footprint import Ranges
+
+    if kernel.follows is None:
+        return None
+    words = torch.as_tensor(values[kernel.follows[0]])
+    begin = words.data_ptr()
+    return Ranges(np.array([begin]), np.array([begin + words.untyped_storage().nbytes()]))
 
 
 @contextmanager

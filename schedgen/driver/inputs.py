@@ -14,7 +14,7 @@ from schedgen.conditional import conditions
 from schedgen.driver.blocks import blocks, with_blocks
 from schedgen.driver.lengths import NUMBERS, array, sizes_of, spoil, with_totals
 from schedgen.driver.listed import listed, lists, sources, spoil_unlisted
-from schedgen.driver.turns import told, turns_of
+from schedgen.driver.turns import AWAITED, awaited, counted, told, turns_of
 from schedgen.elements import elements, tile_formulas, whole_scalars
 from schedgen.errors import SchedgenError, suggest
 from schedgen.expressions import references
@@ -111,6 +111,7 @@ def random_inputs(
     for argument in kernel.arguments:
         if not argument.shape and argument.dtype in INTEGERS:
             anything = int(torch.randint(-(2**31), 2**31, (), generator=generator))
+            anything = AWAITED if argument.name in awaited(kernel) else anything
             found[argument.name] = extents.get(argument.name, anything)
         elif not argument.shape:
             small = _small((), generator=generator).item()
@@ -122,6 +123,8 @@ def random_inputs(
             found[argument.name] = array(kernel, argument.name, extents)
         elif argument.name in lists(kernel):
             found[argument.name] = listed(kernel, argument.name, extents, seed)
+        elif kernel.follows is not None and argument.name == kernel.follows[0]:
+            found[argument.name] = counted(kernel, extents)
         elif argument.name in told(kernel):
             shape = [extents[extent] for extent in argument.passed]
             found[argument.name] = torch.zeros(shape, dtype=torch.int32)

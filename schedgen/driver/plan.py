@@ -155,6 +155,7 @@ class _Binder:
     ) -> BoundCall:
         path = ("calls", number)
         results, made = _results(kernel), {one.turns for one in ordered_sums(kernel)}
+        made |= {kernel.tells} if kernel.tells else set()
         taken = [one for one in kernel.arguments if one.name not in results | made]
         known = {extent for one in taken for extent in one.passed}
         returned = [one for one in kernel.arguments if one.name in results]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from schedgen.program import claims, taking_turns
+from schedgen.program import claims, following, taking_turns
 from schedgen.program.model import Program, RoleProgram, Run
 
 
 def is_added(operation: str) -> bool:
-    """Whether an operation claims a tile, or takes a turn."""
-    return claims.is_claim(operation) or taking_turns.is_turn(operation)
+    """Whether an operation claims a tile, takes a turn, or is about the tiles of two kernels."""
+    return (
+        claims.is_claim(operation)
+        or taking_turns.is_turn(operation)
+        or following.is_following(operation)
+    )
 
 
 def ran(role: RoleProgram) -> list[str]:
@@ -19,4 +23,4 @@ def ran(role: RoleProgram) -> list[str]:
 
 def of_kernel(program: Program) -> Program:
     """``program`` with the operations of its kernel only."""
-    return taking_turns.of_kernel(claims.of_kernel(program))
+    return following.of_kernel(taking_turns.of_kernel(claims.of_kernel(program)))

@@ -272,7 +272,7 @@ class Finish:
 
 SetUp = Initialize | Publish | Meet | Allocate | AwaitKernel | ReleaseKernel
 """What the threads of a block do before their roles."""
-TearDown = Meet | Fence | Free
+TearDown = Meet | Fence | Free | AwaitKernel
 """And after them."""
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from schedgen.findings import Claim, Finding
 from schedgen.kernel import Space
+from schedgen.program.following import follows
 from schedgen.program.model import (
     PRODUCTS,
     Allocate,
@@ -256,9 +257,15 @@ def _budgets(roles: list[RoleProgram], mine: list[int]) -> Iterator[Finding]:
 
 
 def _launch(program: Program) -> Iterator[Finding]:
-    """Roles touch global memory, so the kernel before has to have ended when they begin."""
+    """Roles touch global memory, so the kernel before has to have ended when they begin; where they
+    wait for its tiles, when this one ends, as the next kernel takes that for a sign of both.
+    """
     copies = any(operation.engine in _COPIES for operation in program.operations)
-    if copies and _place(program.setup, AwaitKernel) is None:
+    if follows(program):
+        if not any(isinstance(step, AwaitKernel) for step in program.teardown):
+            text = "the kernel may end before the one whose tiles it waits for"
+            yield _finding(text, "await kernel")
+    elif copies and _place(program.setup, AwaitKernel) is None:
         text = "global memory is used before the kernel that wrote it has ended"
         yield _finding(text, "await kernel")
 

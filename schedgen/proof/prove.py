@@ -9,6 +9,7 @@ from schedgen.errors import SchedgenError
 from schedgen.findings import Claim, Finding, Verdict
 from schedgen.program.claims import unclaimed
 from schedgen.program.digest import program_digest
+from schedgen.program.following import out_of_place
 from schedgen.program.model import Program
 from schedgen.program.pingpong import apart, out_of_turn
 from schedgen.program.taking_turns import out_of_order
@@ -128,7 +129,8 @@ def check(program: Program, methods: tuple[str, ...] = METHODS, *, quick: bool =
     turns = [Finding(Claim.FRAME, text, ("teams",)) for text in out_of_turn(program)]
     claims = [Finding(Claim.FRAME, text, ("claims",)) for text in unclaimed(program)]
     adding = [Finding(Claim.FRAME, text, ("turns",)) for text in out_of_order(program)]
-    around = (*frame_findings(program), *turns, *claims, *adding)
+    tiles = [Finding(Claim.FRAME, text, ("tiles",)) for text in out_of_place(program)]
+    around = (*frame_findings(program), *turns, *claims, *adding, *tiles)
     program = program if turns else apart(program)
     verdicts = (_RUN[method](program, quick) for method in methods)
     return Proof(tuple(replace(v, findings=(*v.findings, *around)) for v in verdicts))

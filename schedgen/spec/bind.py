@@ -8,9 +8,10 @@ from fractions import Fraction
 from schedgen.conditional import condition_mistakes
 from schedgen.errors import DiagnosticSink, Location, SchedgenError, suggest
 from schedgen.exchanges import exchange_mistakes, priced_exchanges
-from schedgen.expressions import ExpressionError, parse, references
+from schedgen.expressions import Expression, ExpressionError, parse, references
 from schedgen.kernel import Kernel, Operation, Phase, Space
 from schedgen.layouts import DTYPE_BITS
+from schedgen.operations.fields import Arithmetic
 from schedgen.spec.aliases import bind_aliases
 from schedgen.spec.alignment import check_alignment
 from schedgen.spec.apart import sums_apart
@@ -21,6 +22,7 @@ from schedgen.spec.dataflow import Dataflow, check_dataflow
 from schedgen.spec.dense import check_dense
 from schedgen.spec.dimensions import bind_dimensions
 from schedgen.spec.elide import elide_copies
+from schedgen.spec.following import bind_follows, check_tells, in_order
 from schedgen.spec.gathering import gathered
 from schedgen.spec.kept import left_out
 from schedgen.spec.landing import check_landing
@@ -112,13 +114,15 @@ def _kernel(
     lie = check_alignment(scope, layout, operations, binder.locations)
     operations = tuple(binder.placing.lying(o, lie.get(o.name, ("", ""))) for o in operations)
     orders = bind_orders(spec, scope, operations)
-    grid = binder.placing.grid(operations)
+    grid = in_order(spec, binder.placing.grid(operations))
     claim = bind_claim(spec, scope, grid)
     teams = bind_teams(spec, scope, operations, claim)
     _check_coordinates(spec, scope, operations, grid)
     walk = bind_walk(spec, scope, grid)
     check_counted(spec, scope, grid, operations, binder.placing.walked)
     check_dense(spec, scope, grid)
+    check_tells(spec, scope, grid, operations)
+    follows = bind_follows(spec, scope, grid, operations)
     sink.raise_if_any()
     chosen = [name for name, parameter in spec.parameters.items() if parameter.choose is not None]
     kernel = Kernel(
@@ -137,15 +141,9 @@ def _kernel(
         claim=claim,
         arguments=arguments,
         trip_count=trip_count(spec, scope, binder.placing),
-        tile_trips=None
-        if spec.loops.tile_trips is None
-        else scope.expression(spec.loops.tile_trips, ("loops", "tile_trips")),
-        tile_first=None
-        if spec.loops.tile_first is None
-        else scope.expression(spec.loops.tile_first, ("loops", "tile_first")),
-        tile_when=None
-        if spec.loops.tile_when is None
-        else scope.expression(spec.loops.tile_when, ("loops", "tile_when")),
+        tile_trips=_formula(spec.loops.tile_trips, scope, "tile_trips"),
+        tile_first=_formula(spec.loops.tile_first, scope, "tile_first"),
+        tile_when=_formula(spec.loops.tile_when, scope, "tile_when"),
         grid=grid,
         tile_extents=binder.placing.tile_extents,
         tiles=str(spec.loops.tiles),
@@ -154,10 +152,17 @@ def _kernel(
         teams=teams,
         ragged=ragged,
         walk=walk,
+        tells=spec.loops.tells or "",
+        follows=follows,
         locations=_locations(source, spec),
         decided=decided,
     )
     return _storable(priced_exchanges(sums_apart(elide_copies(kernel))), spec, scope)
+
+
+def _formula(given: Arithmetic | None, scope: Scope, key: str) -> Expression | None:
+    """What a key of loops says, if it is there."""
+    return None if given is None else scope.expression(given, ("loops", key))
 
 
 def _check_coordinates(

@@ -231,15 +231,16 @@ def _check_loops(spec: SpecFile, scope: Scope) -> None:
 
 
 def _check_integers(spec: SpecFile, scope: Scope, arrays: set[str], index: Collection[str]) -> None:
-    """Tensors of integers say sizes, which blocks are walked, which rows are gathered or whose turn
-    it is to add.
+    """Tensors of integers say sizes, which blocks are walked, which rows are gathered, whose turn
+    it is to add, or how many tiles there are.
     """
-    index = {*index, *(store.ordered or "" for store in spec.stores)}
+    index = {*index, *(store.ordered or "" for store in spec.stores), spec.loops.tells or ""}
+    index |= set() if spec.loops.follows is None else {spec.loops.follows.words}
     for name, argument in spec.arguments.items():
         if argument.dtype in INTEGERS and argument.shape and name not in (*arrays, *index):
             message = f"'{name}' has integers, but says no sizes"
-            fix = "name it under 'ragged', in 'walk' of loops, as 'index' of a gather or 'ordered' "
-            fix += "of a store, or make it f32 or a scalar"
+            fix = "name it under 'ragged', in 'walk', 'tells' or 'follows' of loops, as 'index' of "
+            fix += "a gather or 'ordered' of a store, or make it f32 or a scalar"
             scope.error("bad-ragged", message, ("arguments", name, "dtype"), fix=fix)
     for phase, number, entry in _loads(spec):
         if entry.source in arrays:

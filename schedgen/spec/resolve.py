@@ -45,7 +45,8 @@ def resolved(spec: SpecFile, scope: Scope) -> SpecFile:
 
 def _loops(spec: SpecFile, arguments: Mapping[str, Argument]) -> Loops:
     """What counts tiles or iterations, and which extents a single tile covers, without those that
-    only arguments have that are left out; for a single tile: only results that are.
+    only arguments have that are left out; for a single tile: only results that are. Without words
+    nobody tells or follows.
     """
     results = {one.to for one in spec.stores}
     every = _extents(spec.arguments.values())
@@ -63,6 +64,10 @@ def _loops(spec: SpecFile, arguments: Mapping[str, Argument]) -> Loops:
     update["one_tile"] = [
         extent for extent in spec.loops.one_tile if extent in stored or extent not in left_out
     ]
+    follows, tells = spec.loops.follows, spec.loops.tells
+    left = spec.arguments.keys() - arguments.keys()
+    update["tells"] = None if tells in left else tells
+    update["follows"] = None if follows is None or follows.words in left else follows
     return spec.loops.model_copy(update=update)
 
 

@@ -12,6 +12,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from schedgen.operations import Operation, Store
 from schedgen.operations.fields import Arithmetic, Identifier, Model, Range, Scalar, Word
+from schedgen.spec.loop_models import FollowedTiles, WalkedBlocks
 from schedgen.tensors import tile_number
 
 
@@ -174,33 +175,6 @@ class Ring(Model):
     only: Arithmetic = Field(True, description="false: its buffers have slots of their own")
 
 
-class WalkedBlocks(Model):
-    """Which blocks of what it walks the main loop takes at an output tile: arrays say so."""
-
-    list: Identifier = Field(
-        description="i32 argument: the block of each iteration, along its last extent"
-    )
-    count: Identifier = Field(
-        description="i32 argument with the other extents of it: how many iterations a tile has"
-    )
-    full: Identifier | None = Field(
-        None,
-        description="i32 argument like 'count': in how many iterations, the first ones, 'partly' "
-        "is 0 in formulas",
-    )
-    order: Identifier | None = Field(
-        None,
-        description="i32 argument like 'count': which output tile, along the last of its extents, "
-        "an element of all arrays belongs to; each once, in the order in which they are computed",
-    )
-    tiles: dict[Identifier, Identifier] = Field(
-        default_factory=dict[Identifier, Identifier],
-        description="extents of both that count output tiles, and the extents that these are cut "
-        "along",
-        examples=[{"row_blocks": "seq_q"}],
-    )
-
-
 class Loops(Model):
     """The main loop, and the output tiles around it."""
 
@@ -262,6 +236,19 @@ class Loops(Model):
         description="tiles to compute: all, lower_triangle, or dense: those of each number behind "
         "each other, where a ragged extent is cut into tiles",
         examples=["lower_triangle", "dense", "where(symmetric, lower_triangle, all)"],
+    )
+    tells: Identifier | None = Field(
+        None,
+        description="i32 argument in which each output tile counts itself once all that it stores "
+        "is there, so that the next kernel need not wait for the others: zeros before a launch, "
+        "along extents of which each output tile has one element",
+        examples=["done"],
+    )
+    follows: FollowedTiles | None = Field(
+        None,
+        description="output tiles wait for those that they read of the kernel before, which "
+        "counts them, and not for its end",
+        examples=[{"words": "done", "tiles": "n_tiles"}],
     )
     groups: dict[Identifier, Identifier] = Field(
         default_factory=dict[Identifier, Identifier],

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schedgen.errors import suggest
-from schedgen.spec.schema import SpecFile, WalkedBlocks
+from schedgen.spec.loop_models import WalkedBlocks
+from schedgen.spec.schema import SpecFile
 from schedgen.spec.values import Scope
 from schedgen.tensors import INTEGERS, GridAxis, Walk
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from schedgen.kernel import Space
+from schedgen.program.following import follows
 from schedgen.program.model import (
     PRODUCTS,
     Allocate,
@@ -66,13 +67,18 @@ def _setup(program: Program) -> Iterator[SetUp]:
     columns = tensor_columns(program)
     if columns:
         yield Allocate(columns)
-    yield from (Publish(), Meet(), AwaitKernel(), ReleaseKernel())
+    yield from (Publish(), Meet())
+    if not follows(program):
+        yield AwaitKernel()
+    yield ReleaseKernel()
 
 
 def _teardown(program: Program) -> Iterator[TearDown]:
     columns = tensor_columns(program)
     if columns:
         yield from (Meet(), Fence(FenceKind.TMEM_AFTER), Free(columns))
+    if follows(program):
+        yield AwaitKernel()
 
 
 def _role(program: Program, warps: Warpgroups, role: RoleProgram) -> RoleProgram:

@@ -21,6 +21,7 @@ from schedgen.ordering.deadlock import deadlock_findings
 from schedgen.ordering.graph import event_graph
 from schedgen.ordering.orders import Orders
 from schedgen.program.claims import claimed
+from schedgen.program.following import awaiting, counting
 from schedgen.program.model import EVERY, FIRST, FenceKind, Program, Removal
 from schedgen.program.operations import Engine, Number
 from schedgen.program.pingpong import in_turn
@@ -89,8 +90,8 @@ def synchronized(
 
 
 def _whole(kernel: Kernel, program: Program) -> Program:
-    """``program`` with the teams of its roles, its claims of tiles, its turns to add, and what
-    surrounds them.
+    """``program`` with the teams of its roles, its claims of tiles, its turns to add, what other
+    kernels have to do with its tiles, and what surrounds them.
     """
     program = in_turn(program, dict(kernel.teams))
     if kernel.claim == "dynamic":
@@ -107,7 +108,13 @@ def _whole(kernel: Kernel, program: Program) -> Program:
             "the role that adds in turns stores something else in an iteration as well\n"
             "  fix: give other stores of the body another 'role'"
         )
-    return framed(ordered)
+    told = counting(ordered) if kernel.tells else ordered
+    if told is None:
+        raise ProgramError(
+            "several roles store, and none of them knows when all of an output tile is there\n"
+            "  fix: give all stores one 'role', or remove 'tells' under 'loops'"
+        )
+    return framed(awaiting(told) if kernel.follows else told)
 
 
 def resynchronized(

@@ -37,12 +37,12 @@ class Packed:
         assert wanted.plain
         self.base, self.causal = wanted.base, wanted.causal
         left_out = {"keys": {"dv"}, "values": {"v", "delta", "dk"}}.get(of, set[str]())
-        left_out |= set[str]() if ordered else {"turns"}
+        left_out |= {"done", "n_tiles", *(() if ordered else ("turns",))}
         arguments = [n for n in read_spec(wanted.base).file.arguments if n not in left_out]
         told = (("turns", (("batch", 1), ("heads", 1)), "ceil(seq_q / 80)"),) if ordered else ()
         sums = ("dq",) if wanted.base == WHOLE else ()
         parameters = [SimpleNamespace(name=name) for name in arguments]
-        self.facts = SimpleNamespace(parameters=parameters, turns=told, sums=sums)
+        self.facts = SimpleNamespace(parameters=parameters, turns=told, sums=sums, tells=None)
 
     def store(self, *arguments: Any) -> None:
         names = [parameter.name for parameter in self.facts.parameters]

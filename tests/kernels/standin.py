@@ -61,7 +61,9 @@ class StandIn:
         self.calls, self.name = calls, name
         self.zeros = {d: torch.zeros(8, dtype=d) for d in (torch.bfloat16, torch.float16)}
         turns = ("turns", (("batch", 1), ("heads", 1)), "ceil(seq_q / 64)")
-        self.facts = SimpleNamespace(turns=(turns,) if "_ordered" in name else ())
+        counts = name.startswith("attention_bwd_sm") or None
+        tells = counts and ("done", ("batch", "heads"), (("seq_k", 128),))
+        self.facts = SimpleNamespace(turns=(turns,) if "_ordered" in name else (), tells=tells)
 
     def launch(self, tensors: Sequence[Tensor], scalars: Sequence[float] = ()) -> None:
         self.calls.append(self.name)

@@ -82,7 +82,7 @@ def test_gradients_are_those_of_float64(
     end = f"sm_90a_head_dim{q.shape[3]}_{dtype}" + "_causal" * causal
     names = [f"kv_{end}.py", f"q_{end}.py"]
     if q.shape[3] in ORDERED["sm_90a"]:
-        names = [f"{end}_ordered.py", f"convert_sm_90a_{dtype}.py"]
+        names = [f"{end}_ordered.py", f"convert_sm_90a_{dtype}_follows.py"]
     names = [f"delta_sm_90a_{dtype}.py", *names]
     assert launches[1:] == [f"attention_bwd_{name}" for name in names]
 
@@ -100,7 +100,7 @@ def test_gradients_in_any_order(
     found = torch.autograd.grad(out, (q, k, v), dout)
     assert all(map(near, found, derived(q, k, v, q.shape[3] ** -0.5, causal, dout, None)))
     end = f"_head_dim{q.shape[3]}_{dtype}" + "_causal" * causal + ".py"
-    names = [f"delta_sm_90a_{dtype}.py", f"sm_90a{end}", f"convert_sm_90a_{dtype}.py"]
+    names = [f"delta_sm_90a_{dtype}.py", f"sm_90a{end}", f"convert_sm_90a_{dtype}_follows.py"]
     assert launches[1:] == [f"attention_bwd_{name}" for name in names]
 
 

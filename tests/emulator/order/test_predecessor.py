@@ -13,6 +13,7 @@ from schedgen.emulator.launch.capture import Allocation, Launch, Parameters
 from schedgen.emulator.launch.targets import target
 from schedgen.emulator.machine.switches import EarlyStart, Switches
 from schedgen.emulator.order.findings import Defect, Flaw
+from schedgen.emulator.order.footprint import Ranges
 from schedgen.emulator.order.tracker import Queue
 from tests.emulator.order.kernel import Kernel, memory, shared
 
@@ -37,6 +38,22 @@ def test_without_a_wait(write: bool) -> None:
     (found,) = early(k)
     assert (found.access.warp, found.low) == (3, 4096)
     assert "griddepcontrol.wait before" in k.checker.report()
+
+
+def test_a_word_of_its_tiles_says_as_much() -> None:
+    """Read with ``.acquire``, by a warp of which others hear; other words say nothing."""
+    words = Ranges(np.array([64]), np.array([72]))
+    k = Kernel(dependent=True, followed=words)
+    k.checker.generic(0, memory((64, 4)), write=False, line=k.at(), atomic=True, acquire=True)
+    touch(k, 0)
+    k.sync(0, 1)
+    touch(k, 1, write=True)
+    assert k.clean()
+    for word, acquire in (((72, 4), True), ((64, 4), False)):
+        k = Kernel(dependent=True, followed=words)
+        k.checker.generic(0, memory(word), write=False, line=k.at(), atomic=True, acquire=acquire)
+        touch(k, 0)
+        assert early(k)
 
 
 def test_after_its_own_wait_and_shared_memory_before() -> None:

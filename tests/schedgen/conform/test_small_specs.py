@@ -95,6 +95,31 @@ def _in_turns(kernel: Compiled) -> Iterator[Module]:
             yield kernel.changed(at, replace(one, operands=(one.operands[0], Immediate(0))))
 
 
+def _told(kernel: Compiled) -> Iterator[Module]:
+    """Tiles that are counted twice, too early or not at all, or copies that are not waited for."""
+    for at, one in enumerate(kernel.code.body):
+        if one.name.startswith("cp.async.bulk.wait_group"):
+            yield kernel.changed(at, None)
+        if one.name == "red.release.gpu.global.add.u32":
+            yield kernel.changed(at, None)
+            yield kernel.changed(at, replace(one, modifiers=("relaxed", *one.modifiers[1:])))
+            yield kernel.changed(at, replace(one, operands=(one.operands[0], Immediate(2))))
+
+
+def _followed(kernel: Compiled) -> Iterator[Module]:
+    """Tiles that nobody waits for, or not behind what others have stored; the end of the kernel
+    before.
+    """
+    body = kernel.code.body
+    for at, one in enumerate(body):
+        if one.name == "ld.acquire.gpu.global.b32":
+            yield kernel.changed(at, replace(one, modifiers=("relaxed", *one.modifiers[1:])))
+            assert body[at + 1].name == "setp.ge.s32"
+            yield kernel.changed(at + 1, replace(body[at + 1], modifiers=("eq", "b32")))
+        if one.name in ("fence.proxy.async.global", "griddepcontrol.wait"):
+            yield kernel.changed(at, None)
+
+
 def _added(kernel: Compiled) -> Iterator[Module]:
     """Sums that are stored, or are smallest elements, stores that add, copies that are lost."""
     for at, one in enumerate(kernel.code.body):
@@ -135,6 +160,8 @@ def test_global_memory_is_read_for_formulas_only(of_spec: OfSpec) -> None:
         ("vector_written_over", _vector),
         ("sums", _added),
         ("sums_in_order", _in_turns),
+        ("tiles_told", _told),
+        ("tiles_followed", _followed),
     ],
 )
 def test_they_are_their_programs(
