@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from math import prod
 
 import torch
@@ -17,8 +18,8 @@ def zeros(facts: Facts, extents: Mapping[str, int], like: Tensor) -> dict[str, T
     if facts.tells is None:
         return {}
     name, shape, _ = facts.tells
-    sizes = [extents[extent] for extent in shape]
-    return {name: like.new_empty(sizes, dtype=torch.int32).zero_()}
+    integers = like.new_empty(0, dtype=torch.int32)
+    return {name: layouts.room(integers, [extents[extent] for extent in shape]).zero_()}
 
 
 def tiles(facts: Facts, extents: Mapping[str, int]) -> int:
@@ -34,17 +35,26 @@ def with_sum(
     """A sum of ``shape`` in float32, and by their names the turns and the words of the kernel that
     adds to it. All are zeros, and lie behind each other, so that one step makes them.
     """
-    sizes = {name: (count,) for name, count in turns.counts(facts, extents).items()}
+    sizes: dict[str, tuple[int, ...]] = {
+        name: (count,) for name, count in turns.counts(facts, extents).items()
+    }
     if facts.tells is not None:
         name, along, _ = facts.tells
         sizes[name] = tuple(extents[extent] for extent in along)
-    every = [tuple(shape), *sizes.values()]
+    rooms = [_room(each) for each in (shape, *sizes.values())]
+    ends = [*accumulate(map(prod, rooms))]
+    flat = like.new_empty(ends[-1], dtype=torch.float32).zero_()
+    places = zip(ends, rooms, strict=True)
+    parts = [flat[end - prod(room) : end].view(room) for end, room in places]  # views, for plans
+    words = {
+        name: part.view(torch.int32)[..., : each[-1]]
+        for (name, each), part in zip(sizes.items(), parts[1:], strict=True)
+    }
+    return parts[0][..., : shape[-1]], words
+
+
+def _room(shape: Sequence[int]) -> tuple[int, ...]:
+    """``shape`` with rows that begin at multiples of 16 bytes."""
     step = layouts.ALIGNMENT // torch.float32.itemsize
-    places = [0]
-    for each in every:
-        places.append(places[-1] + -(-prod(each) // step) * step)
-    flat = like.new_empty(places[-1], dtype=torch.float32).zero_()
-    parts = [flat[at : at + prod(each)].view(each) for at, each in zip(places, every, strict=False)]
-    total, *words = parts
-    named = zip(sizes, words, strict=True)
-    return total, {name: words.view(torch.int32) for name, words in named}
+    *outer, columns = shape
+    return (*outer, -(-columns // step) * step)
