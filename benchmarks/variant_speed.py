@@ -18,6 +18,8 @@ Times are milliseconds, eager with an overwritten L2 cache, and in CUDA graphs. 
 by the norm, of two heads against float64. Prints a JSON line for each candidate. ``--build`` writes
 generated files, a manifest and objects for 132 SMs, so that nothing is solved on the GPU's machine;
 with ``--keys`` those of documents take so many in an iteration instead of what their spec says.
+``--save`` keeps rows in ``results/variant_speed.json``, with those of other cases that are there
+from the same day and machine.
 """
 
 from __future__ import annotations
@@ -341,6 +343,20 @@ def _pairs(case: Case) -> int:
     return sum(n * (n + 1) // 2 if case.causal else n * n for n in case.lengths)
 
 
+def save(rows: Sequence[Row]) -> None:
+    """Keeps ``rows``, and those of other cases that are of the same day and machine."""
+    path, here = RESULTS / "variant_speed.json", environment()
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"environment": None}
+    same = kept["environment"] == json.loads(json.dumps(here))
+    new = {_key(row) for row in rows}
+    old = [row for row in kept["rows"] if _key(row) not in new] if same else []
+    path.write_text(lines(here, [*rows, *old]), encoding="utf-8")
+
+
+def _key(row: Row) -> tuple[str, int | None]:
+    return row["case"], row.get("heads_k")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="variants of attention beside their peers")
     parser.add_argument("--build", type=Path)
@@ -367,8 +383,7 @@ def main() -> int:
                 rows.append(row)
                 print(json.dumps(row), flush=True)
             if options.save:  # after each case: compiling peers may take longer than there is time
-                found = lines(environment(), rows)
-                (RESULTS / "variant_speed.json").write_text(found, encoding="utf-8")
+                save(rows)
             torch.cuda.empty_cache()
     return 0
 
