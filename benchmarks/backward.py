@@ -178,25 +178,24 @@ def _is_for(path: Path, case: Case) -> bool:
 def of_file(given: Inputs, path: Path) -> Run:
     """Ours with the five products of a generated file."""
     from schedgen.kernels import attention, following, launcher, layouts, library
-    from schedgen.kernels.attention_backward import CONVERT, DELTA
+    from schedgen.kernels.attention_backward import DELTA
 
     case, device = given.case, given.q.device
     out, lse = attention(given.q, given.k, given.v, causal=case.causal, return_lse=True)
     run = launcher.launcher(path, device)
     sums = library.launcher(device, DELTA, dtype=case.dtype)
-    convert = library.launcher(device, CONVERT, dtype=case.dtype, follows="true")
     delta, lse2 = (layouts.room(lse, lse.shape) for _ in range(2))
     dq, dk, dv = (torch.empty_like(given.q) for _ in range(3))  # of each head of q
     extents = {"batch": case.batch, "seq_q": case.seq, "heads": case.heads, "seq_k": case.seq}
-    scale, tiles = case.head_dim**-0.5, following.tiles(run.facts, extents)
+    scale = case.head_dim**-0.5
     operands = (given.q, given.k, given.v, given.dout)
 
     def backward() -> Gradients:
         sums.launch((given.dout, out, lse, delta, lse2))
-        total, words = following.with_sum(run.facts, extents, dq.shape, dq)
+        total, words, counted = following.with_sum(run.facts, extents, dq.shape, dq)
         tensors = (*operands, lse2, delta, dk, dv, total, *words.values())
         run.launch(tensors, (scale * math.log2(math.e),))
-        convert.launch((total, dq, words["done"]), (tiles, scale))
+        following.rounded(total, dq, counted, scale)
         group = (*given.k.shape[:3], -1, case.head_dim)
         if case.heads == case.heads_k:
             return dq, dk, dv

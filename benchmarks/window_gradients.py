@@ -91,8 +91,8 @@ def build(folder: Path) -> None:
             made[f"{wanted} {settings}"] = str(function.path.relative_to(folder))
             print(function.path, flush=True)
             (folder / MANIFEST).write_text(json.dumps(made, indent=1), encoding="utf-8")
-    (convert,) = library.shipped(["sm_90a"], [f"{CONVERT}_sm_90a_bf16"])
-    cache.compiled(library.file(convert), read_facts(library.file(convert)), SMS)
+    for convert in library.shipped(["sm_90a"], [f"{CONVERT}_sm_90a_bf16"]):
+        cache.compiled(library.file(convert), read_facts(library.file(convert)), SMS)
 
 
 def take(folder: Path) -> None:

@@ -34,7 +34,7 @@ from schedgen.kernels.operators import Operator
 from schedgen.kernels.variants import calling
 
 DELTA, KEYS, QUERIES = "attention_bwd_delta", "attention_bwd_kv", "attention_bwd_q"
-WHOLE, CONVERT = "attention_bwd", "attention_bwd_convert"
+WHOLE, CONVERT = "attention_bwd", following.CONVERT
 ARCHITECTURES = ("sm_90a", "sm_100a")
 
 
@@ -196,11 +196,9 @@ def _in_one_walk(
     run = library.launcher(device, WHOLE, **settings)
     batch, seq_q, heads, _ = dq.shape
     extents = {"batch": batch, "seq_q": seq_q, "heads": heads, "seq_k": given["k"].shape[1]}
-    total, words = following.with_sum(run.facts, extents, dq.shape, dq)
+    total, words, counted = following.with_sum(run.facts, extents, dq.shape, dq)
     run.launch((*given.values(), *of_heads, total, *words.values()), (scale * math.log2(math.e),))
-    rounds = library.launcher(device, CONVERT, dtype=settings["dtype"], follows="true")
-    counted = following.tiles(run.facts, extents)
-    rounds.launch((total, dq, words["done"]), (counted, scale))
+    following.rounded(total, dq, counted, scale)
 
 
 _SCHEMA = (

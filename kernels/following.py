@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 
@@ -10,16 +11,35 @@ import torch
 from torch import Tensor
 
 from schedgen.codegen.facts import Facts
-from schedgen.kernels import layouts, turns
+from schedgen.kernels import checks, layouts, library, turns
+
+CONVERT = "attention_bwd_convert"
+"""The spec that rounds a sum of gradients of queries."""
 
 
-def zeros(facts: Facts, extents: Mapping[str, int], like: Tensor) -> dict[str, Tensor]:
-    """The words of a kernel that tells, by their name, where ``like`` is; {} of other kernels."""
+@dataclass(frozen=True)
+class Counted:
+    """The words in which a kernel counts its output tiles, and how many each of them will count.
+
+    Attributes:
+        name: of the argument.
+        words: zeros until the kernel runs.
+        tiles: what a word counts once all that belongs to it is there.
+    """
+
+    name: str
+    words: Tensor
+    tiles: int
+
+
+def zeros(facts: Facts, extents: Mapping[str, int], like: Tensor) -> Counted | None:
+    """The words of a kernel that tells, where ``like`` is; None of other kernels."""
     if facts.tells is None:
-        return {}
+        return None
     name, shape, _ = facts.tells
     integers = like.new_empty(0, dtype=torch.int32)
-    return {name: layouts.room(integers, [extents[extent] for extent in shape]).zero_()}
+    words = layouts.room(integers, [extents[extent] for extent in shape]).zero_()
+    return Counted(name, words, tiles(facts, extents))
 
 
 def tiles(facts: Facts, extents: Mapping[str, int]) -> int:
@@ -29,11 +49,24 @@ def tiles(facts: Facts, extents: Mapping[str, int]) -> int:
     return prod(-(-extents[extent] // block) for extent, block in others)
 
 
+def rounded(total: Tensor, result: Tensor, counted: Counted | None, scale: float) -> None:
+    """``scale`` times a sum of gradients of queries, (batch, seq, heads, head_dim), in the type of
+    ``result``: head by head as the kernel before completes them, or behind its end.
+    """
+    device, dtype = checks.devices(q=result), {"dtype": checks.DTYPES[result.dtype]}
+    if counted is None:
+        library.launcher(device, CONVERT, **dtype).launch((total, result), (scale,))
+        return
+    run = library.launcher(device, CONVERT, **dtype, follows="true")
+    run.launch((total, result, counted.words), (counted.tiles, scale))
+
+
 def with_sum(
     facts: Facts, extents: Mapping[str, int], shape: Sequence[int], like: Tensor
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """A sum of ``shape`` in float32, and by their names the turns and the words of the kernel that
-    adds to it. All are zeros, and lie behind each other, so that one step makes them.
+) -> tuple[Tensor, dict[str, Tensor], Counted | None]:
+    """A sum of ``shape`` in float32, by their names the turns and the words of the kernel that adds
+    to it, and what is counted. All are zeros, and lie behind each other, so that one step makes
+    them.
     """
     sizes: dict[str, tuple[int, ...]] = {
         name: (count,) for name, count in turns.counts(facts, extents).items()
@@ -50,7 +83,11 @@ def with_sum(
         name: part.view(torch.int32)[..., : each[-1]]
         for (name, each), part in zip(sizes.items(), parts[1:], strict=True)
     }
-    return parts[0][..., : shape[-1]], words
+    counted = None
+    if facts.tells is not None:
+        name, *_ = facts.tells
+        counted = Counted(name, words[name], tiles(facts, extents))
+    return parts[0][..., : shape[-1]], words, counted
 
 
 def _room(shape: Sequence[int]) -> tuple[int, ...]:

@@ -98,7 +98,17 @@ class SpecKernel:
         schema = schema_of(name, self.inputs, sizes, len(self.outputs))
         return Operator(schema, self._run, self.fake, anew=whole(self.inputs))
 
+    def told(self, **named: Tensor | float) -> tuple[tuple[Tensor, ...], following.Counted | None]:
+        """What it stores, and where its output tiles are counted, for a kernel that follows it
+        (`schedgen.following`); it is no operator of its own. Raises what a call raises.
+        """
+        return self._stored(*operators.in_order(self._names, (), named))
+
     def _run(self, *arguments: Any) -> Tensor | tuple[Tensor, ...]:
+        results, _ = self._stored(*arguments)
+        return results[0] if len(results) == 1 else results
+
+    def _stored(self, *arguments: Any) -> tuple[tuple[Tensor, ...], following.Counted | None]:
         results = self._results(*arguments)
         for parameter, result in zip(self.outputs, results, strict=True):
             if parameter.name in self.facts.sums:
@@ -108,19 +118,23 @@ class SpecKernel:
             for p, a in zip(self.inputs, arguments, strict=False)
         }
         by_name |= {p.name: r for p, r in zip(self.outputs, results, strict=True)}
-        by_name |= self._words(by_name)
+        words, counted = self._words(by_name)
+        by_name |= words
         self._launch(*(by_name[parameter.name] for parameter in self.facts.parameters))
-        return results[0] if len(results) == 1 else results
+        return results, counted
 
-    def _words(self, given: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Zeros by which output tiles take turns, or count themselves."""
+    def _words(
+        self, given: Mapping[str, Any]
+    ) -> tuple[dict[str, Tensor], following.Counted | None]:
+        """Zeros by which output tiles take turns, or are counted, and how many will be."""
         extents: dict[str, int] = {}
         for parameter in self.facts.parameters:
             if parameter.extents and parameter.name in given:
                 fits(parameter, given[parameter.name], extents)
         like = next(value for value in given.values() if isinstance(value, Tensor))
+        counted = following.zeros(self.facts, extents, like)
         words = turns.zeros(self.facts, extents, like)
-        return words | following.zeros(self.facts, extents, like)
+        return words | ({} if counted is None else {counted.name: counted.words}), counted
 
     def fake(self, *arguments: Any) -> Tensor | tuple[Tensor, ...]:
         """Empty results. Raises ArgumentValueError, ArgumentTypeError: one does not fit."""

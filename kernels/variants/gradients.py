@@ -21,7 +21,7 @@ from torch.autograd import Function
 from schedgen.codegen.compiling import CompilerEnded
 from schedgen.errors import SchedgenError
 from schedgen.expressions import ExpressionError
-from schedgen.kernels import attention_varlen, cache, checks, keys, library, one_walk
+from schedgen.kernels import attention_varlen, cache, checks, following, keys, one_walk
 from schedgen.kernels.attention_arguments import derivable, dims, walks
 from schedgen.kernels.errors import GradientError, KernelError
 from schedgen.kernels.of_spec import SpecKernel
@@ -196,19 +196,16 @@ def _compute(wanted: calling.Asked, named: planned.Named) -> tuple[Tensor, ...]:
     passed: dict[str, Any] = {name: named[name] for name in ("q", "k", "v", "do")}
     passed |= {"lse": lse2, "delta": delta}
     passed |= calling.expressed(wanted, calling.sizes_of(q, k), q, scale, None, given)
-    found: dict[str, Tensor] = {}
+    found, counted = dict[str, Tensor](), None
     of_keys: dict[tuple[int, int], dict[str, Tensor]] = {}
     for one in of_each:
         if LISTED in (parameter.name for parameter in one.inputs):
             passed |= _lists(one, wanted, passed, given, of_keys)
-        made = one(**{parameter.name: passed[parameter.name] for parameter in one.inputs})
-        made = made if len(one.outputs) > 1 else (made,)
+        made, counted = one.told(**{p.name: passed[p.name] for p in one.inputs})
         found |= {result.name: value for result, value in zip(one.outputs, made, strict=True)}
     if found["dq"].dtype != q.dtype:  # what one walk added up
         total, found["dq"] = found["dq"], q.new_empty(q.shape)
-        device, dtype = checks.devices(q=q), {"dtype": checks.DTYPES[q.dtype]}
-        rounds = library.launcher(device, attention_varlen.CONVERT, **dtype)
-        rounds.launch((total, found["dq"]), (scale,))
+        following.rounded(total, found["dq"], counted, scale)
     return *(found[name] for name in ("dq", "dk", "dv")), delta
 
 

@@ -29,9 +29,12 @@ class Walk:
         self.facts = SimpleNamespace(parameters=(*_named(*read), *self.outputs, *_named("scale")))
 
     def __call__(self, **given: Any) -> Any:
+        found, _ = self.told(**given)
+        return found[0] if len(found) == 1 else found
+
+    def told(self, **given: Any) -> tuple[tuple[Tensor, ...], None]:
         assert given.keys() == {one.name for one in self.inputs}
-        found = [self._computed(given)[one.name] for one in self.outputs]
-        return found[0] if len(found) == 1 else tuple(found)
+        return tuple(self._computed(given)[one.name] for one in self.outputs), None
 
     def store(self, *arguments: Any) -> None:
         names = [one.name for one in self.facts.parameters]
