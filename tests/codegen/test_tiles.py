@@ -219,6 +219,27 @@ def test_heads_that_share_l2(heads: int, heads_k: int, seq_k: int, group: int) -
         assert [row for _, _, row in part] == sorted(row for _, _, row in part)
 
 
+@pytest.mark.parametrize(("ordered", "group"), [("false", 4), ("true", 8)])
+def test_what_is_added_to_lies_in_l2_as_well(ordered: str, group: int) -> None:
+    """Of 8192 queries of a head there are 2 MiB each of q and do, and 4 of their sums. Tiles that
+    are not fixed do not count these.
+    """
+    made = replace(program({}), arch="sm_90a")
+    tiles = Tiles(Plan(made, kernel("attention_bwd", ordered=ordered)))
+    extents = {"batch": 1, "heads": 16, "heads_k": 16, "head_dim": 128, "head_dim_v": 128}
+    found = visited(tiles, extents | {"seq_q": 8192, "seq_k": 256}, "at_heads", "at_seq_k")
+    assert sorted(found) == list(product(range(16), range(2)))
+    assert len({head for head, _ in found[: 2 * group]}) == group
+
+
+def test_tiles_that_wait_for_one_word_follow_each_other() -> None:
+    extents = {"batch": 2, "heads": 3, "seq_q": 200, "head_dim": 128}
+    axes = "at_batch", "at_heads", "at_seq_q"
+    following = visited(tiles_of("attention_bwd_convert", follows="true"), extents, *axes)
+    assert following == list(product(range(2), range(3), range(4)))
+    assert sorted(visited(tiles_of("attention_bwd_convert"), extents, *axes)) == following
+
+
 @pytest.mark.medium
 @pytest.mark.parametrize(
     ("batch", "seq", "heads", "worst"),
