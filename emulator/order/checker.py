@@ -8,6 +8,7 @@ what the run happened to do first counts, but what the kernel's synchronization 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -84,6 +85,7 @@ class Checker:
         self._accesses = Accesses(self._state, uninitialized)
         if dependent:
             self._accesses.predecessor = Predecessor(self._state, before, followed)
+        self._released: list[Cells] = []
         self._together = Together(self._state)
         self._operations = Operations(self._state, self._accesses)
         self._mbarriers = Mbarriers(self._state, self._operations)
@@ -112,7 +114,8 @@ class Checker:
 
     def footprint(self) -> Footprint:
         """What the launch did to global memory."""
-        return self._state.memory.footprint()
+        found = self._state.memory.footprint()
+        return replace(found, released=Ranges.touched(self._released))
 
     @property
     def inits(self) -> dict[tuple[int, int], int]:
@@ -174,6 +177,8 @@ class Checker:
             front.waited(warp)
         who = self._who(warp, line, CAUSAL, changed)
         self._accesses.access(who, cells, write=write, atomic=atomic, same=same)
+        if release and write and cells.space is Space.GLOBAL:
+            self._released.append(cells)
         if atomic:
             executor = self._state.warp(warp)
             self._atomics.access(executor, cells, write=write, acquire=acquire, release=release)

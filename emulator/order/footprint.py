@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,17 +54,37 @@ class Ranges:
         at = np.searchsorted(self.starts, high, side="left") - 1
         return bool(((at >= 0) & (self.stops[np.maximum(at, 0)] > low)).any())
 
+    @classmethod
+    def touched(cls, every: Sequence[Cells]) -> Ranges:
+        """All that some accesses touch."""
+        starts = [
+            np.arange(c.index.start, c.index.stop) if isinstance(c.index, slice) else c.index
+            for c in every
+        ]
+        widths = [np.full(len(s), c.width) for s, c in zip(starts, every, strict=True)]
+        begin = np.concatenate([NOWHERE, *starts])
+        return cls.of(begin, begin + np.concatenate([NOWHERE, *widths]))
+
+
+NOWHERE = np.zeros(0, np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What a launch, or several that may run at the same time, did to global memory."""
+    """What a launch, or several that may run at the same time, did to global memory.
+
+    Attributes:
+        released: words that it wrote with ``.release``, so that others may go on behind them.
+    """
 
     reads: Ranges
     writes: Ranges
+    released: Ranges = field(default_factory=lambda: Ranges(NOWHERE, NOWHERE))
 
     def __or__(self, other: Footprint) -> Footprint:
         """What both did."""
-        return Footprint(self.reads | other.reads, self.writes | other.writes)
+        released = self.released | other.released
+        return Footprint(self.reads | other.reads, self.writes | other.writes, released)
 
     def concerns(self, cells: Cells, *, write: bool) -> bool:
         """Whether an access has to come after these launches: it touches what they wrote, or

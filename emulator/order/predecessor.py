@@ -3,7 +3,8 @@
 What that kernel wrote is there after ``griddepcontrol.wait``, and what it still reads may be
 overwritten only then: until a warp has waited, or knows of one that has, it may not touch that.
 A kernel may follow the tiles of the one in front instead, which counts them in words of global
-memory (`schedgen.following`): who has read such a word with ``.acquire`` has waited as well.
+memory (`schedgen.following`): who has read such a word with ``.acquire`` has waited as well. Such
+are words that the kernel in front wrote with ``.release``, and those that a driver names.
 Where it is not known what the kernel in front did, it may not touch global memory at all.
 """
 
@@ -43,7 +44,9 @@ class Predecessor:
 
     def follows(self, cells: Cells) -> bool:
         """Whether an access is to a word in which the kernels in front count their tiles."""
-        return self._followed is not None and self._followed.meet(cells)
+        known = [] if self._followed is None else [self._followed]
+        known += [] if self._before is None else [self._before.released]
+        return any(words.meet(cells) for words in known)
 
     def concerns(self, cells: Cells, *, write: bool) -> bool:
         """Whether an access to global memory has to come after the kernels in front."""

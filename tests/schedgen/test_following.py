@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from schedgen.codegen.compiling import _module as imported
 from schedgen.codegen.emit import emit
 from schedgen.driver.emulating import compiled
 from schedgen.driver.inputs import default_extents, outputs, random_inputs
 from schedgen.driver.turns import AWAITED, told
+from schedgen.emulator.emulation import device
 from schedgen.emulator.machine.policies import Adversarial, RoundRobin
 from schedgen.following import tiles_awaited, tiles_told, words_of
 from schedgen.kernel import Kernel
@@ -110,6 +115,54 @@ def test_without_words_that_it_follows_it_begins_too_early() -> None:
         report = made._gpu.reports[-1]  # pyright: ignore[reportPrivateUsage]
         assert report.errors
         assert "griddepcontrol.wait before" in report.text
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("target", ["h200", "b200"])
+def test_one_behind_the_other(target: str, tmp_path: Path) -> None:
+    """Both kernels in one emulator, which knows what the first one let others go on behind: loads
+    of its results are in order. Where nobody counts that is what is found.
+    """
+    told_by, counts = solved(TOLD, target)
+    followed_by, waits = solved(FOLLOWED, target)
+    sizes = default_extents(counts, {"batch": 2})
+    first = {**random_inputs(counts, sizes, 0), **outputs(counts, sizes)}
+    others = default_extents(waits, {"batch": 2, "k": 72})
+    second = {**random_inputs(waits, others, 0), **outputs(waits, others), "rows": 2}
+    second |= {"c": torch.as_tensor(first["d"]).permute(1, 0, 2), "done": first["done"]}
+    for name, released in (("counted", True), ("lost", False)):
+        text = emit(told_by, counts)
+        if not released:
+            text = text.replace("red.release.gpu", "red.relaxed.gpu")
+        with device(told_by.program.arch, races="report", sms=2) as gpu:
+            torch.as_tensor(first["done"]).zero_()
+            _execute(text, counts, first, tmp_path / f"{name}_tells.py")
+            _execute(emit(followed_by, waits), waits, second, tmp_path / f"{name}_follows.py")
+            early = [one for one in gpu.reports[-1].errors if "griddepcontrol.wait" in str(one)]
+            assert bool(early) != released
+        wanted = second["c"] + torch.einsum("mbk,nk->mbn", *(_wide(second[n]) for n in "ab"))
+        assert torch.allclose(torch.as_tensor(second["d"]), wanted, atol=1e-3, rtol=1e-3)
+
+
+def _wide(tensor: torch.Tensor | float) -> torch.Tensor:
+    return torch.as_tensor(tensor).float()
+
+
+def _execute(
+    text: str, kernel: Kernel, values: Mapping[str, torch.Tensor | float], path: Path
+) -> None:
+    """Compiles a generated file for the emulator that is there, and launches it."""
+    cute: Any = import_module("cutlass.cute")
+    runtime: Any = import_module("cutlass.cute.runtime")
+    stream = import_module("cuda.bindings.driver").CUstream(0)
+    path.write_text(text, encoding="utf-8")
+    made: list[Any] = []
+    for argument in (a for a in kernel.arguments if a.shape):
+        tensor = torch.as_tensor(values[argument.name])
+        view = runtime.from_dlpack(tensor, assumed_align=16)
+        made.append(view.mark_layout_dynamic(leading_dim=tensor.ndim - 1))
+    made += [int(values[a.name]) for a in kernel.arguments if not a.shape]
+    cute.compile(imported(path).launch, *made, 2, stream)(*made, stream)
 
 
 # -- what is looked up -----------------------------------------------------------------------------

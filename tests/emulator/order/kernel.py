@@ -10,7 +10,7 @@ import numpy as np
 from schedgen.emulator.machine.switches import Switches, Verdict
 from schedgen.emulator.order.checker import Checker
 from schedgen.emulator.order.findings import Defect, Flaw, Missing, Race
-from schedgen.emulator.order.footprint import Ranges
+from schedgen.emulator.order.footprint import Footprint, Ranges
 from schedgen.emulator.order.tracker import Cells, Queue, Space
 
 Bytes = tuple[int, int]
@@ -51,11 +51,13 @@ class Kernel:
         uninitialized: Verdict = Verdict.OFF,
         dependent: bool = False,
         followed: Ranges | None = None,
+        before: Footprint | None = None,
         **settings: Any,
     ) -> None:
         self.checker = Checker(
             warps, lambda cta: cta // cluster, switches=Switches(**settings),
             uninitialized=uninitialized, dependent=dependent, followed=followed,
+            before=before,
         )  # fmt: skip
         self.line = 0
         self._generations = 0

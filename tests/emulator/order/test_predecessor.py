@@ -56,6 +56,21 @@ def test_a_word_of_its_tiles_says_as_much() -> None:
         assert early(k)
 
 
+def test_what_the_kernel_in_front_released_is_such_a_word() -> None:
+    first = Kernel()
+    first.checker.generic(0, memory((256, 8)), write=True, line=first.at())
+    word, at = memory((64, 4)), first.at()
+    first.checker.generic(0, word, write=True, line=at, atomic=True, release=True)
+    before = first.checker.footprint()
+    assert before.released.meet(word)
+    assert not before.released.meet(memory((256, 8)))
+    for acquire in (True, False):
+        k = Kernel(dependent=True, before=before)
+        k.checker.generic(1, word, write=False, line=k.at(), atomic=True, acquire=acquire)
+        touch(k, 1, word=(256, 8))
+        assert bool(early(k)) != acquire
+
+
 def test_after_its_own_wait_and_shared_memory_before() -> None:
     k = Kernel(dependent=True)
     k.checker.generic(3, shared((0, 4)), write=True, line=k.at())
