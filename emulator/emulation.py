@@ -255,9 +255,8 @@ class Emulator:
     @property
     def _judges(self) -> bool:
         """Whether reads of what nobody wrote are judged by executing a launch again (S28)."""
-        return (
-            self.races in ("raise", "report") and self.switches.uninitialized is Uninitialized.USED
-        )
+        judged = self.races in ("raise", "report")
+        return judged and self.switches.uninitialized is Uninitialized.USED
 
     def _leave_behind(
         self, launch: Launch, kernel: Kernel, checker: Checker | None, statistics: Statistics
@@ -290,7 +289,7 @@ class Emulator:
         )
 
     def _new_checker(self, *arguments: Any, **options: Any) -> Checker:
-        """A race checker; subclasses make one that sees more, or less."""
+        """Subclasses make one that sees more, or less."""
         return Checker(*arguments, **options)
 
     def _joined(
@@ -300,9 +299,8 @@ class Emulator:
         if last is None or len(every) == 1:
             return last
         checker = self._checker(launch, self._new_checker)
-        for one in every:
-            if one.findings is not None:
-                checker.join_findings(one.findings)
+        for found in (one.findings for one in every if one.findings is not None):
+            checker.join_findings(found)
         return checker
 
     def _report(

@@ -152,6 +152,7 @@ def test_gradients_of_attention_in_five_products(causal: bool) -> None:
     out, lse, *wanted = _gradients(q, k, v, do, causal)
     delta = (do.double() * out).sum(-1).mT.contiguous()
     inputs = {"q": q, "k": k, "v": v, "do": do, "lse": lse.float(), "delta": delta.float()}
+    inputs |= {"done": torch.zeros(1, 2, dtype=torch.int32)}
     inputs |= {"dq": torch.zeros(q.shape), "scale": torch.tensor(math.log2(math.e) / 8)}
     found = run(bound("attention_bwd", causal=str(causal).lower()), inputs)
     convert = bound("attention_bwd_convert")
