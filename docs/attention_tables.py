@@ -11,7 +11,7 @@ from typing import Any
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
 _OURS, _ATTENTION = "schedgen", "schedgen attention"
-_WALKS = f"{_OURS}, in turns", f"{_OURS}, any order"
+_WALKS = tuple(f"{_OURS}, {way}" for way in ("two walks", "in turns", "any order"))
 
 
 def decode() -> str:

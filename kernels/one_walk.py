@@ -31,7 +31,7 @@ do. Two kernels took 4 % less time for 4096 queries of 8 heads, and 4 % more for
 
 
 VARIANTS: Mapping[str, Collection[int]] = {"sm_90a": (64, 128)}
-"""And with masks and scores as text. On an H200 turns took 15 to 17 % less time than two kernels
+"""And with masks and scores as text. On an H200 turns took 15 to 19 % less time than two kernels
 with a window of 1024 keys (`benchmarks/window_gradients.py`); others were not measured.
 """
 PACKED: Mapping[str, Collection[int]] = {"sm_90a": (128,)}
