@@ -1,4 +1,6 @@
-"""Kernels begin while the one before them still runs, and wait for it before they touch memory."""
+"""Kernels begin while the one before them still runs, and wait for it before they touch memory; or
+for its tiles, and for its end behind all else (`schedgen.following`).
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from tests.codegen.examples import text_of
 
 WAIT = "cute.arch.griddepcontrol_wait"
 LAUNCH = "cute.arch.griddepcontrol_launch_dependents"
+FOLLOWS = "\nFOLLOWS = "
 ALLOWED = {"cpasync.prefetch_descriptor"}
 """What may stand before the wait although it is about global memory: a descriptor is a parameter
 of the kernel, which no kernel writes."""
@@ -43,8 +46,12 @@ def calls(text: str) -> list[str]:
 def check(text: str) -> None:
     found = calls(text)
     assert (found.count(WAIT), found.count(LAUNCH)) == (1, 1)
-    before = found[: found.index(WAIT)]
-    assert found[found.index(WAIT) + 1] == LAUNCH
+    before = found[: found.index(LAUNCH)]
+    if FOLLOWS in text:
+        assert found[-1] == WAIT
+        assert len(re.findall(r"^        await_tiles\(", text, re.MULTILINE)) == 1
+    else:
+        assert before.pop() == WAIT
     assert "cute.arch.mbarrier_init_fence" in before
     assert before[-1] == "cute.arch.sync_threads"
     tables = {n.targets[0].id: n.value for n in ast.parse(text).body
@@ -102,9 +109,9 @@ def test_one_that_is_missing(line: str) -> None:
 @pytest.mark.medium
 @pytest.mark.parametrize("kernel", SHIPPED)
 def test_descriptors_are_fetched_by_who_uses_them(kernel: Shipped) -> None:
-    """Each one once, by the warp of a role that takes it, before the wait."""
+    """Each one once, by the warp of a role that takes it, before the next kernel may begin."""
     text = named(kernel.name).read_text("utf-8")
-    before, after = text[text.index("def kernel(") :].split(f"    {WAIT}()")
+    before, after = text[text.index("def kernel(") :].split(f"    {LAUNCH}()")
     fetched: dict[str, str] = {}
     for warp, lines in re.findall(
         r"    if warp == (\d+):\n((?:        cpasync\.prefetch_descriptor\(\w+\)\n)+)", before

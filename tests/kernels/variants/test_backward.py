@@ -84,6 +84,7 @@ def gradients(
     sums = (lse * LOG2_E).where(lse > -1e30, 1e30).float()
     inputs: dict[str, Any] = {"q": q, "k": k, "v": v, "do": dout, "lse": sums}
     inputs |= {"delta": delta.float(), "dq": torch.zeros_like(q, dtype=torch.float32)}
+    inputs["done"] = torch.zeros(batch, heads, dtype=torch.int32)
     for name, value in expressed(wanted, sizes_of(q, k), q, 1 / 8, None, given).items():
         inputs[name] = value if isinstance(value, Tensor) else torch.tensor(value)
     found: dict[str, Tensor] = {}
@@ -92,7 +93,9 @@ def gradients(
         told = {**SMALL, "head_dim": str(head_dim), **of}
         kernel = kernels_of(spec, read_machine(target), told)[0]
         names = {
-            argument.name for argument in kernel.arguments if one_walk or argument.name != "dq"
+            argument.name
+            for argument in kernel.arguments
+            if one_walk or argument.name not in ("dq", "done")
         }
         found |= run(kernel, {name: value for name, value in inputs.items() if name in names})
     if one_walk:  # its sums are multiplied by the softmax scale where they are rounded
