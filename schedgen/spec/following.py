@@ -35,8 +35,12 @@ def check_tells(
         return
     for message, fix in [*_words(spec, name, grid, operations), *_stored(operations)]:
         scope.error("bad-tells", message, _TELLS, fix=fix)
-    skipped = "tile_when" if spec.loops.tile_when is not None else "ragged" if spec.ragged else ""
-    if skipped:
+    left_out = {
+        "tile_when": spec.loops.tile_when is not None,
+        "ragged": bool(spec.ragged),
+        f"tiles: {spec.loops.tiles}": spec.loops.tiles != "all",
+    }
+    for skipped in (what for what, there in left_out.items() if there):
         message = f"how many output tiles count is not known with '{skipped}'"
         scope.error("bad-tells", message, _TELLS, key=True, fix="remove 'tells'")
 
