@@ -139,7 +139,8 @@ def check_device(then: str = "trace SPEC --record FILE") -> torch.device:
 
 def inputs(facts: Facts, extents: Mapping[str, int], device: torch.device) -> dict[str, Tensor]:
     """Tensors of the spec by name, in the order of the arguments: normal numbers, zeros where the
-    kernel writes, and of whole numbers. Raises SchedgenError: an extent is missing or unknown.
+    kernel writes, and of whole numbers; words of a kernel that follows count all that it may wait
+    for. Raises SchedgenError: an extent is missing or unknown.
     """
     parameters = [parameter for parameter in facts.tensors if parameter.name != ARGUMENT]
     names = {extent for parameter in parameters for extent in parameter.extents}
@@ -156,6 +157,8 @@ def inputs(facts: Facts, extents: Mapping[str, int], device: torch.device) -> di
         tensor = layouts.room(like, [extents[extent] for extent in parameter.extents])
         zero = parameter.name in facts.outputs or not like.is_floating_point()
         found[parameter.name] = tensor.zero_() if zero else _normal(tensor, generator)
+        if parameter.name == facts.follows:
+            tensor.fill_(torch.iinfo(tensor.dtype).max)  # there is no kernel before that counts
     return found
 
 

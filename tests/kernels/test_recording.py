@@ -14,6 +14,7 @@ from schedgen.codegen.facts import read_facts
 from schedgen.driver.emitting import emission
 from schedgen.errors import SchedgenError
 from schedgen.kernels import recording
+from schedgen.kernels.library import named
 from schedgen.visualize.measured import compare
 from schedgen.visualize.record import read_record
 
@@ -101,6 +102,15 @@ def test_tensors(kernel: Path) -> None:
     assert found["b"].shape == (1, 60, 64)
     assert found["a"].any()
     assert not found["d"].any()
+
+
+def test_nothing_is_awaited_that_nobody_counts() -> None:
+    """A kernel that follows another one would wait for ever by itself."""
+    facts = read_facts(named("attention_bwd_convert_sm_90a_bf16_follows.py"))
+    sizes = {"batch": 1, "heads": 3, "seq_q": 70, "head_dim": 64}
+    found = recording.inputs(facts, sizes, torch.device("cpu"))
+    assert facts.follows == "done"
+    assert (found["done"] >= 1 << 30).all()
 
 
 @pytest.mark.gpu
