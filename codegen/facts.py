@@ -226,17 +226,14 @@ def _turns(kernel: Kernel) -> list[str]:
 
 def _following(kernel: Kernel) -> list[str]:
     """The line with the words of its tiles, or of those that it waits for."""
-    from schedgen.extents import single_extents
-    from schedgen.following import words_of
+    from schedgen.following import counted_along, words_of
 
     argument = words_of(kernel)
     if argument is None:
         return []
     if kernel.follows:
         return [f"{FOLLOWS} = {_text(argument.name)}"]
-    once = {*argument.shape, *single_extents(kernel)}
-    others = tuple((a.extent, a.block) for a in kernel.grid if a.extent not in once)
-    return [f"{TELLS} = {_text((argument.name, argument.shape, others))}"]
+    return [f"{TELLS} = {_text((argument.name, argument.shape, counted_along(kernel)))}"]
 
 
 def _table(name: str, rows: list[tuple[Any, ...]]) -> list[str]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from schedgen.codegen.facts import Facts
+from schedgen.following import tiles_told
 from schedgen.kernels import checks, layouts, library, turns
 
 CONVERT = "attention_bwd_convert"
@@ -45,8 +46,8 @@ def zeros(facts: Facts, extents: Mapping[str, int], like: Tensor) -> Counted | N
 def tiles(facts: Facts, extents: Mapping[str, int]) -> int:
     """How many output tiles each word counts, of a kernel that tells."""
     assert facts.tells is not None
-    _, _, others = facts.tells
-    return prod(-(-extents[extent] // block) for extent, block in others)
+    _, _, along = facts.tells
+    return tiles_told(along, extents)
 
 
 def rounded(total: Tensor, result: Tensor, counted: Counted | None, scale: float) -> None:

@@ -10,7 +10,8 @@ one element, such as batches and heads; they are zeros before the first launch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from math import prod
 
 from schedgen.expressions import Values, evaluate_int
 from schedgen.extents import single_extents
@@ -32,12 +33,16 @@ def tiles_awaited(kernel: Kernel, extents: Mapping[str, int], values: Values) ->
     return evaluate_int(kernel.follows[1], {**values, **extents})
 
 
-def tiles_told(kernel: Kernel, extents: Mapping[str, int]) -> int:
-    """How many output tiles count at each word of a kernel that tells."""
+def counted_along(kernel: Kernel) -> tuple[tuple[str, int], ...]:
+    """Extents along which several output tiles count at each word of a kernel that tells, and how
+    many elements a tile has there.
+    """
     argument = words_of(kernel)
     assert argument is not None
-    found, once = 1, {*argument.shape, *single_extents(kernel)}
-    for axis in kernel.grid:
-        if axis.extent not in once:
-            found *= -(-extents[axis.extent] // axis.block)
-    return found
+    once = {*argument.shape, *single_extents(kernel)}
+    return tuple((axis.extent, axis.block) for axis in kernel.grid if axis.extent not in once)
+
+
+def tiles_told(along: Iterable[tuple[str, int]], extents: Mapping[str, int]) -> int:
+    """How many output tiles count at each word, by what `counted_along` says."""
+    return prod(-(-extents[extent] // block) for extent, block in along)

@@ -146,8 +146,9 @@ def _followed(kernel: Kernel, values: Mapping[str, torch.Tensor | float]) -> Ran
     if kernel.follows is None:
         return None
     words = torch.as_tensor(values[kernel.follows[0]])
-    begin = words.data_ptr()
-    return Ranges(np.array([begin]), np.array([begin + words.untyped_storage().nbytes()]))
+    begin, steps = words.data_ptr(), zip(words.shape, words.stride(), strict=True)
+    last = sum((size - 1) * step for size, step in steps)
+    return Ranges(np.array([begin]), np.array([begin + (last + 1) * words.element_size()]))
 
 
 @contextmanager

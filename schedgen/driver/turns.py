@@ -11,7 +11,7 @@ import torch
 
 from schedgen.comparing import Compared, compare
 from schedgen.expressions import references
-from schedgen.following import tiles_awaited, tiles_told, words_of
+from schedgen.following import counted_along, tiles_awaited, tiles_told, words_of
 from schedgen.kernel import Kernel
 from schedgen.ordered import most_trips, ordered_sums, words
 from schedgen.spec.parameters import literal
@@ -27,7 +27,7 @@ def told_right(kernel: Kernel, extents: Mapping[str, int], words: torch.Tensor) 
     argument = words_of(kernel)
     assert argument is not None
     found = words.double().numpy()
-    right = np.full_like(found, tiles_told(kernel, extents))
+    right = np.full_like(found, tiles_told(counted_along(kernel), extents))
     return compare(found, right, np.zeros_like(found), np.ones(found.shape, bool), argument.shape)
 
 

@@ -18,7 +18,7 @@ from schedgen.driver.inputs import default_extents, outputs, random_inputs
 from schedgen.driver.turns import AWAITED, told
 from schedgen.emulator.emulation import device
 from schedgen.emulator.machine.policies import Adversarial, RoundRobin
-from schedgen.following import tiles_awaited, tiles_told, words_of
+from schedgen.following import counted_along, tiles_awaited, tiles_told, words_of
 from schedgen.kernel import Kernel
 from schedgen.machine_file import read_machine
 from schedgen.program.following import AWAIT, COUNT, counting, follows, of_kernel, tells
@@ -43,7 +43,8 @@ def test_words_lie_along_what_tiles_have_one_element_of() -> None:
     assert argument is not None
     assert (argument.name, argument.shape) == ("done", ("batch", "heads"))
     assert told(kernel) == {"done"}
-    assert tiles_told(kernel, {"batch": 2, "heads": 3, "seq_q": 64, "seq_k": 300}) == 3
+    assert counted_along(kernel) == (("seq_k", 128),)
+    assert tiles_told((("seq_k", 128),), {"batch": 2, "heads": 3, "seq_q": 64, "seq_k": 300}) == 3
     assert words_of(bound("attention_bwd_convert")) is None
     assert not bound("attention_bwd_convert").follows
 
