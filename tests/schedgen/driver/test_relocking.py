@@ -11,6 +11,7 @@ from schedgen.driver.lock_file import Lock, Locked, LockedKernel, LockedSchedule
 from schedgen.driver.locked import program_of
 from schedgen.driver.relocking import relocked
 from schedgen.program.digest import program_digest
+from schedgen.program.following import of_kernel
 from schedgen.proof.prove import Refuted
 from schedgen.spec.reader import read_spec
 
@@ -76,3 +77,19 @@ def test_a_program_that_is_wrong(lock: Lock) -> None:
         lines = first.synchronization[:drop] + first.synchronization[drop + 1 :]
         with pytest.raises((Refuted, LockError)):
             relocked(replace(lock, schedules=(replace(first, synchronization=lines),)))
+
+
+@pytest.mark.medium
+def test_tiles_that_are_counted_now() -> None:
+    """Decisions stay where a spec has come to say nothing but that; the program is proven."""
+    lock = lock_file.read(lock_file.locks()["attention_bwd", "sm_100a"])
+    schedule = lock.schedules[0]
+    schedule = replace(schedule, kernels=schedule.kernels[:1])
+    lock = replace(lock, schedules=(schedule,))
+    program, _ = program_of(Locked(lock, schedule, schedule.kernels[0]), checked=False)
+    before = "0" * 64
+    uncounted = program_digest(replace(of_kernel(program), spec_sha256=before))
+    old = replace(altered(lock, program=uncounted, text=before), spec_sha256=before)
+    assert relocked(old)[0] == lock
+    with pytest.raises(LockError, match="solve it again"):
+        relocked(replace(altered(lock, program=before, text=before), spec_sha256=before))
