@@ -57,16 +57,20 @@ class Ranges:
     @classmethod
     def touched(cls, every: Sequence[Cells]) -> Ranges:
         """All that some accesses touch."""
-        starts = [
-            np.arange(c.index.start, c.index.stop) if isinstance(c.index, slice) else c.index
-            for c in every
-        ]
+        starts = [_addresses(c.index) for c in every]
         widths = [np.full(len(s), c.width) for s, c in zip(starts, every, strict=True)]
         begin = np.concatenate([NOWHERE, *starts])
         return cls.of(begin, begin + np.concatenate([NOWHERE, *widths]))
 
 
 NOWHERE = np.zeros(0, np.int64)
+
+
+def _addresses(index: Bytes | slice) -> Bytes:
+    """The cells of an access, one by one."""
+    if not isinstance(index, slice):
+        return index
+    return np.arange(int(index.start), int(index.stop), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
