@@ -47,7 +47,7 @@ class Access:
     """Accesses of one instruction: ``count`` elements of ``width`` bytes in a row per lane.
 
     ``space`` is a state space, ``""`` for generic addresses. ``strong`` are accesses other than
-    weak ones; ``acquire`` and ``release`` those with that ordering.
+    weak ones; ``acquire`` and ``release`` those with that ordering; ``adds``: to what is there.
     """
 
     where: Instruction
@@ -57,6 +57,7 @@ class Access:
     strong: bool = False
     acquire: bool = False
     release: bool = False
+    adds: bool = False
 
     def load(self, warp: Warp, addresses: Lanes) -> Lanes:
         """(count, 32) elements; zero in lanes that do not execute."""
@@ -72,6 +73,8 @@ class Access:
         result: Any = None
         for flat, offsets, lanes in parts:
             values = flat.load(offsets, self.width, self.count, self.where)
+            if self.acquire and not self._counted(warp, flat, offsets):
+                values = values - np.minimum(values, values.dtype.type(1))
             self.report(warp, flat, offsets, write=False)
             if lanes is None:
                 return values
@@ -215,6 +218,13 @@ class Access:
             flat.store(offsets, mine, self.width, self.count, self.where)
             self.report(warp, flat, offsets, write=True, found=found)
 
+    def _counted(self, warp: Warp, flat: Flat, offsets: Offsets) -> bool:
+        """Whether what is read with ``.acquire`` is what is there: see `predecessor_count`."""
+        machine = warp.machine
+        if not machine.tracking or self.count > 1 or isinstance(flat, SharedMemory):
+            return True
+        return machine.tracker.predecessor_count(warp.number, flat.cells(offsets, self.width))
+
     def report(
         self,
         warp: Warp,
@@ -239,6 +249,7 @@ class Access:
                 atomic=self.strong,
                 acquire=self.acquire,
                 release=self.release,
+                adds=self.adds,
                 same=found is not None and found.same,
                 changed=None if found is None else found.changed,
             )

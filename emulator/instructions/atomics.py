@@ -164,6 +164,7 @@ def _build(instruction: Instruction, decoder: Decoder, operands: int) -> _Atomic
         strong=True,
         acquire=bool({"acquire", "acq_rel"} & set(instruction.modifiers)),
         release=bool({"release", "acq_rel"} & set(instruction.modifiers)),
+        adds=names[0] == "add",
     )
     addresses = address(instruction.operands[operands - 1], decoder, instruction)
     second = reads[1] if names[0] == "cas" else []

@@ -86,6 +86,7 @@ class Checker:
         if dependent:
             self._accesses.predecessor = Predecessor(self._state, before, followed)
         self._released: list[Cells] = []
+        self._counted: list[Cells] = []
         self._together = Together(self._state)
         self._operations = Operations(self._state, self._accesses)
         self._mbarriers = Mbarriers(self._state, self._operations)
@@ -115,7 +116,8 @@ class Checker:
     def footprint(self) -> Footprint:
         """What the launch did to global memory."""
         found = self._state.memory.footprint()
-        return replace(found, released=Ranges.touched(self._released))
+        words = Ranges.touched(self._released), Ranges.touched(self._counted)
+        return replace(found, released=words[0], counted=words[1])
 
     @property
     def inits(self) -> dict[tuple[int, int], int]:
@@ -169,16 +171,16 @@ class Checker:
         atomic: bool = False,
         acquire: bool = False,
         release: bool = False,
+        adds: bool = False,
         same: bool = False,
         changed: Changed | None = None,
     ) -> None:
-        front = self._accesses.predecessor
-        if acquire and not write and front is not None and front.follows(cells):
-            front.waited(warp)
         who = self._who(warp, line, CAUSAL, changed)
         self._accesses.access(who, cells, write=write, atomic=atomic, same=same)
         if release and write and cells.space is Space.GLOBAL:
             self._released.append(cells)
+            if adds:
+                self._counted.append(cells)
         if atomic:
             executor = self._state.warp(warp)
             self._atomics.access(executor, cells, write=write, acquire=acquire, release=release)
@@ -307,6 +309,10 @@ class Checker:
 
     def barrier_init_fence(self, warp: int) -> None:
         self._state.warp(warp).publish_inits()
+
+    def predecessor_count(self, warp: int, cells: Cells) -> bool:
+        front = self._accesses.predecessor
+        return front is None or front.acquire(warp, cells)
 
     def predecessor_wait(self, warp: int) -> None:
         if self._accesses.predecessor is not None:

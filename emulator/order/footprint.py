@@ -79,16 +79,22 @@ class Footprint:
 
     Attributes:
         released: words that it wrote with ``.release``, so that others may go on behind them.
+        counted: those of them to which it added.
     """
 
     reads: Ranges
     writes: Ranges
     released: Ranges = field(default_factory=lambda: Ranges(NOWHERE, NOWHERE))
+    counted: Ranges = field(default_factory=lambda: Ranges(NOWHERE, NOWHERE))
 
     def __or__(self, other: Footprint) -> Footprint:
         """What both did."""
-        released = self.released | other.released
-        return Footprint(self.reads | other.reads, self.writes | other.writes, released)
+        return Footprint(
+            self.reads | other.reads,
+            self.writes | other.writes,
+            self.released | other.released,
+            self.counted | other.counted,
+        )
 
     def concerns(self, cells: Cells, *, write: bool) -> bool:
         """Whether an access has to come after these launches: it touches what they wrote, or

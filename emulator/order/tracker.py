@@ -91,6 +91,7 @@ class Tracker(Protocol):
         atomic: bool = False,
         acquire: bool = False,
         release: bool = False,
+        adds: bool = False,
         same: bool = False,
         changed: Changed | None = None,
     ) -> None:
@@ -98,8 +99,8 @@ class Tracker(Protocol):
         ``same``: a write of the bytes that were there already (S30); else it counts as of others,
         in all cells or, where ``changed`` is given, in those.
 
-        An atomic read-modify-write is reported once, with ``write``. ``acquire`` and ``release``
-        are those of its ``.sem``.
+        An atomic read-modify-write is reported once, with ``write``; ``adds``: one that adds.
+        ``acquire`` and ``release`` are those of its ``.sem``.
         """
         ...
 
@@ -221,6 +222,12 @@ class Tracker(Protocol):
         ...
 
     def barrier_init_fence(self, warp: int) -> None: ...
+    def predecessor_count(self, warp: int, cells: Cells) -> bool:
+        """A word of global memory is read with ``.acquire``: whether the warp finds there what the
+        kernels in front of this one leave; else they count in it, and it finds one less (L1).
+        """
+        ...
+
     def predecessor_wait(self, warp: int) -> None:
         """griddepcontrol.wait: the kernel before this one has ended."""
         ...

@@ -122,7 +122,7 @@ def test_without_words_that_it_follows_it_begins_too_early() -> None:
 @pytest.mark.parametrize("target", ["h200", "b200"])
 def test_one_behind_the_other(target: str, tmp_path: Path) -> None:
     """Both kernels in one emulator, which knows what the first one let others go on behind: loads
-    of its results are in order. Where nobody counts that is what is found.
+    of its results are in order. Where nobody counts, or too few tiles are awaited, they are not.
     """
     told_by, counts = solved(TOLD, target)
     followed_by, waits = solved(FOLLOWED, target)
@@ -131,16 +131,16 @@ def test_one_behind_the_other(target: str, tmp_path: Path) -> None:
     others = default_extents(waits, {"batch": 2, "k": 72})
     second = {**random_inputs(waits, others, 0), **outputs(waits, others), "rows": 2}
     second |= {"c": torch.as_tensor(first["d"]).permute(1, 0, 2), "done": first["done"]}
-    for name, released in (("counted", True), ("lost", False)):
-        text = emit(told_by, counts)
-        if not released:
-            text = text.replace("red.release.gpu", "red.relaxed.gpu")
+    for name, form, rows in (("all", "release", 2), ("lost", "relaxed", 2), ("few", "release", 1)):
+        text = emit(told_by, counts).replace("red.release.gpu", f"red.{form}.gpu")
+        second["rows"] = rows
         with device(told_by.program.arch, races="report", sms=2) as gpu:
             torch.as_tensor(first["done"]).zero_()
             _execute(text, counts, first, tmp_path / f"{name}_tells.py")
             _execute(emit(followed_by, waits), waits, second, tmp_path / f"{name}_follows.py")
-            early = [one for one in gpu.reports[-1].errors if "griddepcontrol.wait" in str(one)]
-            assert bool(early) != released
+            early = [str(x) for x in gpu.reports[-1].errors if "griddepcontrol.wait" in str(x)]
+            assert bool(early) == (name != "all")
+            assert any("before all are there" in one for one in early) == (name == "few")
         wanted = second["c"] + torch.einsum("mbk,nk->mbn", *(_wide(second[n]) for n in "ab"))
         assert torch.allclose(torch.as_tensor(second["d"]), wanted, atol=1e-3, rtol=1e-3)
 

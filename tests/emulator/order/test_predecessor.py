@@ -41,19 +41,27 @@ def test_without_a_wait(write: bool) -> None:
 
 
 def test_a_word_of_its_tiles_says_as_much() -> None:
-    """Read with ``.acquire``, by a warp of which others hear; other words say nothing."""
+    """Read with ``.acquire``, by a warp of which others hear; other words say nothing. The first
+    time a tile is missing.
+    """
     words = Ranges(np.array([64]), np.array([72]))
     k = Kernel(dependent=True, followed=words)
-    k.checker.generic(0, memory((64, 4)), write=False, line=k.at(), atomic=True, acquire=True)
+    assert [k.checker.predecessor_count(0, memory((64, 4))) for _ in range(3)] == [
+        False,
+        True,
+        True,
+    ]
     touch(k, 0)
     k.sync(0, 1)
     touch(k, 1, write=True)
     assert k.clean()
-    for word, acquire in (((72, 4), True), ((64, 4), False)):
+    for reads in ([(72, 4), (72, 4)], [(64, 4)]):
         k = Kernel(dependent=True, followed=words)
-        k.checker.generic(0, memory(word), write=False, line=k.at(), atomic=True, acquire=acquire)
+        for word in reads:
+            assert k.checker.predecessor_count(0, memory(word)) == (word == (72, 4))
         touch(k, 0)
-        assert early(k)
+        (found,) = early(k)
+        assert ("goes on before all are there" in found.needs) == (len(reads) == 1)
 
 
 def test_what_the_kernel_in_front_released_is_such_a_word() -> None:
@@ -66,7 +74,8 @@ def test_what_the_kernel_in_front_released_is_such_a_word() -> None:
     assert not before.released.meet(memory((256, 8)))
     for acquire in (True, False):
         k = Kernel(dependent=True, before=before)
-        k.checker.generic(1, word, write=False, line=k.at(), atomic=True, acquire=acquire)
+        if acquire:
+            assert k.checker.predecessor_count(1, word)  # a flag, not a count
         touch(k, 1, word=(256, 8))
         assert bool(early(k)) != acquire
 
