@@ -23,7 +23,6 @@ from schedgen.kernels import (
     attention_arguments,
     attention_op,
     checks,
-    following,
     keys,
     layouts,
     library,
@@ -34,7 +33,7 @@ from schedgen.kernels.operators import Operator
 from schedgen.kernels.variants import calling
 
 DELTA, KEYS, QUERIES = "attention_bwd_delta", "attention_bwd_kv", "attention_bwd_q"
-WHOLE, CONVERT = "attention_bwd", following.CONVERT
+WHOLE, CONVERT = "attention_bwd", one_walk.CONVERT
 ARCHITECTURES = ("sm_90a", "sm_100a")
 
 
@@ -196,9 +195,9 @@ def _in_one_walk(
     run = library.launcher(device, WHOLE, **settings)
     batch, seq_q, heads, _ = dq.shape
     extents = {"batch": batch, "seq_q": seq_q, "heads": heads, "seq_k": given["k"].shape[1]}
-    total, words, counted = following.with_sum(run.facts, extents, dq.shape, dq)
+    total, words, counted = one_walk.with_sum(run.facts, extents, dq.shape, dq)
     run.launch((*given.values(), *of_heads, total, *words.values()), (scale * math.log2(math.e),))
-    following.rounded(total, dq, counted, scale)
+    one_walk.rounded(total, dq, counted, scale)
 
 
 _SCHEMA = (

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from schedgen.kernels import checks, following, keys, layouts, one_walk, turns
+from schedgen.kernels import checks, keys, layouts, one_walk, turns
 from schedgen.kernels.attention_arguments import derivable, dims, walks
 from schedgen.kernels.errors import ArgumentTypeError, ArgumentValueError
 from schedgen.kernels.of_spec import SpecKernel
@@ -26,7 +26,7 @@ from schedgen.kernels.variants import calling
 from schedgen.kernels.variants.backward import PACKED_KEYS, PACKED_QUERIES, PACKED_WHOLE
 
 SPEC = "attention_varlen"
-DELTA, CONVERT = "attention_varlen_bwd_delta", following.CONVERT
+DELTA, CONVERT = "attention_varlen_bwd_delta", one_walk.CONVERT
 WHOLE = PACKED_WHOLE
 _ROUND = 4
 """Elements of lse in 16 bytes, which rows of a bulk copy are multiples of."""

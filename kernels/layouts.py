@@ -72,9 +72,14 @@ def accessible(tensor: Tensor) -> Tensor:
 
 def room(like: Tensor, shape: Sequence[int]) -> Tensor:
     """An empty tensor that bulk copies can access, contiguous if possible."""
-    step = ALIGNMENT // like.element_size()
+    return like.new_empty(padded(shape, like.element_size()))[..., : shape[-1]]
+
+
+def padded(shape: Sequence[int], size: int) -> tuple[int, ...]:
+    """``shape``, of elements of ``size`` bytes, with rows that begin where bulk copies may."""
+    step = ALIGNMENT // size
     *outer, columns = shape
-    return like.new_empty((*outer, -(-columns // step) * step))[..., :columns]
+    return (*outer, -(-columns // step) * step)
 
 
 def batches(tensor: Tensor, outer: Sequence[int]) -> Tensor:

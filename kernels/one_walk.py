@@ -6,11 +6,18 @@ turns, by which the same arguments give the same bits (docs/backward.md).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
+from math import prod
 
 import torch
+from torch import Tensor
 
-from schedgen.kernels import launcher
+from schedgen.codegen.facts import Facts
+from schedgen.kernels import checks, following, launcher, layouts, library, turns
+
+CONVERT = "attention_bwd_convert"
+"""The spec that rounds a sum of gradients of queries."""
 
 UNORDERED: Mapping[str, Collection[int]] = {"sm_90a": (64, 128), "sm_100a": (64,)}
 """Head dimensions for which there is a kernel that adds up in any order, by architecture: those
@@ -65,3 +72,44 @@ def in_turns(
         and queries >= IN_ORDER_FROM
         and tiles >= IN_ORDER_TILES * launcher.multiprocessors(device)
     )
+
+
+def rounded(total: Tensor, result: Tensor, counted: following.Counted | None, scale: float) -> None:
+    """``scale`` times a sum of gradients of queries, (batch, seq, heads, head_dim), in the type of
+    ``result``: head by head as the kernel before completes them, or behind its end.
+    """
+    device, dtype = checks.devices(q=result), {"dtype": checks.DTYPES[result.dtype]}
+    if counted is None:
+        library.launcher(device, CONVERT, **dtype).launch((total, result), (scale,))
+        return
+    run = library.launcher(device, CONVERT, **dtype, follows="true")
+    run.launch((total, result, counted.words), (counted.tiles, scale))
+
+
+def with_sum(
+    facts: Facts, extents: Mapping[str, int], shape: Sequence[int], like: Tensor
+) -> tuple[Tensor, dict[str, Tensor], following.Counted | None]:
+    """A sum of ``shape`` in float32, by their names the turns and the words of the kernel that adds
+    to it, and what is counted. All are zeros, and lie behind each other, so that one step makes
+    them.
+    """
+    sizes: dict[str, tuple[int, ...]] = {
+        name: (count,) for name, count in turns.counts(facts, extents).items()
+    }
+    if facts.tells is not None:
+        name, along, _ = facts.tells
+        sizes[name] = tuple(extents[extent] for extent in along)
+    rooms = [layouts.padded(each, torch.float32.itemsize) for each in (shape, *sizes.values())]
+    ends = [*accumulate(map(prod, rooms))]
+    flat = like.new_empty(ends[-1], dtype=torch.float32).zero_()
+    places = zip(ends, rooms, strict=True)
+    parts = [flat[end - prod(room) : end].view(room) for end, room in places]  # views, for plans
+    words = {
+        name: part.view(torch.int32)[..., : each[-1]]
+        for (name, each), part in zip(sizes.items(), parts[1:], strict=True)
+    }
+    counted = None
+    if facts.tells is not None:
+        name, *_ = facts.tells
+        counted = following.Counted(name, words[name], following.tiles(facts, extents))
+    return parts[0][..., : shape[-1]], words, counted

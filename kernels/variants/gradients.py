@@ -21,7 +21,7 @@ from torch.autograd import Function
 from schedgen.codegen.compiling import CompilerEnded
 from schedgen.errors import SchedgenError
 from schedgen.expressions import ExpressionError
-from schedgen.kernels import attention_varlen, cache, checks, following, keys, one_walk
+from schedgen.kernels import attention_varlen, cache, checks, keys, one_walk
 from schedgen.kernels.attention_arguments import derivable, dims, walks
 from schedgen.kernels.errors import GradientError, KernelError
 from schedgen.kernels.of_spec import SpecKernel
@@ -205,7 +205,7 @@ def _compute(wanted: calling.Asked, named: planned.Named) -> tuple[Tensor, ...]:
         found |= {result.name: value for result, value in zip(one.outputs, made, strict=True)}
     if found["dq"].dtype != q.dtype:  # what one walk added up
         total, found["dq"] = found["dq"], q.new_empty(q.shape)
-        following.rounded(total, found["dq"], counted, scale)
+        one_walk.rounded(total, found["dq"], counted, scale)
     return *(found[name] for name in ("dq", "dk", "dv")), delta
 
 
