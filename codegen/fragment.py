@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from schedgen.codegen.style import STRAIGHT_LOAD, STRAIGHT_STORE
+from schedgen.codegen.style import QUICK_MAX, STRAIGHT_LOAD, STRAIGHT_STORE, Style
 
 THREADS = 128
 """Threads of a role that does arithmetic."""
@@ -26,6 +26,7 @@ class Fragment:
     ``repeat`` columns. ``load_bytes`` is the library's function that loads tiles of 8-bit elements
     from shared memory, ``load_halves`` the one for elements of two numbers; ``load_words`` and
     ``store_words`` are those for elements of 32 bits, ``turn_words`` stores them transposed.
+    ``quick_max``, if there is one, finds maxima of rows that are not negative.
     """
 
     rows: int
@@ -43,6 +44,7 @@ class Fragment:
     load_words: str = "load_tile"
     store_words: str = "store_tile"
     turn_words: str = "store_transposed"
+    quick_max: str = ""
 
     def elements(self, columns: int) -> int:
         """How many elements of that many columns a thread has."""
@@ -96,8 +98,16 @@ Thread t of a warpgroup has of 64 rows and N columns the elements v = v0 + 2 v1 
 wgmma.mma_async). Four neighbouring threads share two rows; all four hold the values of both.
 """
 
-STRAIGHT = replace(WGMMA, load_words=STRAIGHT_LOAD, store_words=STRAIGHT_STORE)
-"""The same, of whose tiles of 32 bits threads move one register after the other."""
+
+def of_wgmma(style: Style) -> Fragment:
+    """The same, of whose tiles of 32 bits threads may move one register after the other, and
+    compare three numbers at a time.
+    """
+    found = WGMMA
+    if style.straight:
+        found = replace(found, load_words=STRAIGHT_LOAD, store_words=STRAIGHT_STORE)
+    return replace(found, quick_max=QUICK_MAX) if style.threes else found
+
 
 ROW = Fragment(
     rows=128,

@@ -263,6 +263,23 @@ def row_max(registers, row):
     return across_row(registers, row, lambda x, y: cute.arch.fmax(x, y, nan=True))
 
 
+def row_max_of_threes(registers, row):
+    """The same, if it is not negative, otherwise no more: of numbers as integers, which there are
+    instructions for that compare three of. As integers, negative numbers are in the opposite order,
+    and below all others.
+    """
+    words = cute.recast_tensor(registers, Int32)
+    mine = [words[v] for v in range(cute.size(words)) if v // 2 % 2 == row]
+    while len(mine) > 1:
+        threes = [mine[n : n + 3] for n in range(0, len(mine), 3)]
+        mine = [pairwise(some, cutlass.max) for some in threes]
+    value = mine[0].bitcast(Float32)
+    for distance in (1, 2):
+        other = cute.arch.shuffle_sync_bfly(value, distance)
+        value = cute.arch.fmax(value, other, nan=True)
+    return value
+
+
 def row_sum(registers, row):
     return across_row(registers, row, lambda x, y: x + y)
 

@@ -8,7 +8,7 @@ from schedgen.codegen import ir
 from schedgen.codegen.architecture import Architecture
 from schedgen.codegen.dtypes import DTYPES
 from schedgen.codegen.errors import EmitError
-from schedgen.codegen.fragment import STRAIGHT, WGMMA
+from schedgen.codegen.fragment import WGMMA, of_wgmma
 from schedgen.codegen.ir import Code, CommitGroup, called, code
 from schedgen.codegen.library_sm90 import LIBRARY
 from schedgen.codegen.pending import pending
@@ -50,7 +50,7 @@ from cutlass.cute.nvgpu.warp import LdMatrix8x8x16bOp, StMatrix8x8x16bOp
 
     def __init__(self, plan: Plan, style: Style = PLAIN) -> None:
         super().__init__(plan)
-        self.threads = Threads(plan, STRAIGHT if style.straight else WGMMA, late=style.late)
+        self.threads = Threads(plan, of_wgmma(style), late=style.late)
         self._loose = style.loose
 
     def _name(self, operation: Operation) -> str:

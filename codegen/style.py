@@ -31,6 +31,9 @@ class Style:
             done while the product is under way. Which is faster only a GPU tells.
         late: what threads compute from their numbers outside of the main loop, such as addresses,
             takes no registers in it: it is computed where it is needed.
+        threes: threads of Hopper compare three numbers at a time for maxima of rows, as integers,
+            which have the same order unless they are negative. Where one comes out negative they
+            are compared again, two at a time. Which is faster only a GPU tells.
         o1: the assembler works at its first level (``ptxas -O1``), which leaves instructions more
             in the order in which they are written. The text is the same. Which is faster only a GPU
             tells.
@@ -43,6 +46,7 @@ class Style:
     straight: bool = False
     loose: bool = False
     late: bool = False
+    threes: bool = False
     o1: bool = False
 
     @property
@@ -78,6 +82,8 @@ ANEW = "anew"
 """The function of the library for numbers of which nothing is known before."""
 STRAIGHT_LOAD, STRAIGHT_STORE = "load_straight", "store_straight"
 """The functions of the library that move tiles of 32 bits in the order of registers."""
+QUICK_MAX = "row_max_of_threes"
+"""The function of the library that compares three numbers at a time."""
 IN_TURNS = "in_turns"
 """The function of the library for where loops of some turns begin and end."""
 
@@ -113,4 +119,5 @@ def seen(style: Style, used: Collection[str], *, loosened: bool = False) -> Styl
         straight=style.straight and not {STRAIGHT_LOAD, STRAIGHT_STORE}.isdisjoint(used),
         loose=style.loose and loosened,
         late=style.late and ANEW in used,
+        threes=style.threes and QUICK_MAX in used,
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from schedgen.codegen.formulas import code, library_functions
 from schedgen.codegen.kinds.body import Body
-from schedgen.expressions import Name, render
+from schedgen.expressions import Expression, Name, render
 from schedgen.kernel import Operation
 
 
@@ -20,27 +22,48 @@ def text(body: Body, operation: Operation) -> str:
 
 def write(body: Body, operation: Operation) -> None:
     """A value for each row of a thread, of its elements and those of its neighbours."""
-    formulas = dict(operation.formulas)
-    source, to = body.operands["from"], body.operands["to"]
+    to = body.operands["to"]
     rest = [(name, formula) for name, formula in operation.formulas if name != "carry"]
     body.load_rows(operation.formulas)
     outside = body.elements.outputs_outside([("to", Name("from")), *rest], body.fragment.values)
-    registers = body.in_registers(source)
-    largest = operation.reduction == "max"
+    combined = "row_max" if operation.reduction == "max" else "row_sum"
+    if operation.work.apart and body.fragment.values > 1:
+        combined = "lane_sum"  # what reads it adds up what the threads of a row have
+    if combined == "row_max" and _quick(body, rest):
+        _combine(body, operation, body.fragment.quick_max, [])
+        negative = (f"({to.parameter}[{v}] < 0.0)" for v in range(body.fragment.values))
+        with body.source.block(f"if cute.arch.vote_any_sync({' | '.join(negative)}):"):
+            _combine(body, operation, combined, [])
+    else:
+        _combine(body, operation, combined, rest)
+    body.store_rows(outside)
+
+
+def _quick(body: Body, rest: Sequence[tuple[str, Expression]]) -> bool:
+    """Whether maxima are looked for that are right unless they are negative. What else is found
+    from them would be found twice."""
+    source, to = body.operands["from"], body.operands["to"]
+    there = source.in_registers and to.in_registers and source.dtype == "f32"
+    return bool(body.fragment.quick_max) and there and not rest
+
+
+def _combine(
+    body: Body, operation: Operation, combined: str, rest: Sequence[tuple[str, Expression]]
+) -> None:
+    """The values of a thread's rows, by a function of the library, and what is found from them."""
+    formulas, to = dict(operation.formulas), body.operands["to"]
     with body.source.block(f"for v in cutlass.range_constexpr({body.fragment.values}):"):
         body.elements.coordinates(operation.formulas, rows=True)
         body.elements.remember(operation.formulas, rows=True)
-        combined = "row_max" if largest else "row_sum"
-        if operation.work.apart and body.fragment.values > 1:
-            combined = "lane_sum"  # what reads it adds up what the threads of a row have
-        value = f"{combined}({registers}, v)"
+        value = f"{combined}({body.in_registers(body.operands['from'])}, v)"
         body.source.uses(combined)
         if "carry" in formulas:
             body.source.uses(*library_functions(formulas["carry"]))
             carry = code(formulas["carry"], lambda name: body.elements.value_of(name, rows=True))
             value = (
-                f"cute.arch.fmax({carry}, {value}, nan=True)" if largest else f"{carry} + {value}"
+                f"cute.arch.fmax({carry}, {value}, nan=True)"
+                if operation.reduction == "max"
+                else f"{carry} + {value}"
             )
         body.elements.assign(to, value, keep=bool(rest), rows=True)
         body.elements.write(rest, rows=True, remember=False)
-    body.store_rows(outside)

@@ -53,7 +53,7 @@ _ALU = frozenset(
     (
         *("BMSK", "F2FP", "FMNMX", "FSEL", "FSETP", "HMNMX2", "HSETP2", "I2FP", "IABS", "IADD3"),
         *("IMNMX", "ISETP", "LEA", "LOP3", "MOV", "P2R", "PLOP3", "PRMT", "R2P", "SEL", "SGXT"),
-        *("SHF", "VIADD", "VIMNMX", "VOTE"),
+        *("SHF", "VIADD", "VIMNMX", "VIMNMX3", "VOTE"),
     )
 )
 _FMA = frozenset(("FADD", "FFMA", "FMUL", "HFMA2", "HMUL2"))

@@ -62,6 +62,8 @@ class Variation:
             parts.append("waits that hold nothing back")
         if self.style.late:
             parts.append("addresses found behind the loop")
+        if self.style.threes:
+            parts.append("maxima of three numbers at a time")
         if self.style.o1:
             parts.append("the assembler at its first level")
         return ", ".join(parts) or "as it was planned"

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import takewhile
 from pathlib import Path
 
 import pytest
+import torch
 
 from schedgen.codegen.compiling import compile_file
 from schedgen.codegen.emit import emit
 from schedgen.codegen.errors import EmitError
 from schedgen.codegen.facts import read_facts
 from schedgen.codegen.style import PLAIN, Style, asked, compile_options
+from schedgen.conform.assembly import disassembler
+from schedgen.conform.listing import disassembled
 from schedgen.driver.emulating import compiled
+from schedgen.driver.inputs import default_extents, outputs, random_inputs
 from tests.codegen.examples import SPECS, solved
 
 BLOCKS = Style(blocks=True)
@@ -153,3 +158,49 @@ def test_first_level(tmp_path: Path) -> None:
         code.append(compile_file(path, path.parent, sms=132).cubin.read_bytes())
     assert code[0] != code[1]
     assert (compile_options(()), compile_options(("late", "o1"))) == ("", "--ptxas-options '-O1'")
+
+
+@pytest.mark.medium
+def test_threes(tmp_path: Path) -> None:
+    """Maxima of three numbers at a time, two at a time where one is negative; not on Blackwell."""
+    proven, kernel = solved("attention_fwd", "h200", head_dim="64", head_dim_v="64")
+    text = emit(proven, kernel, style=Style(threes=True))
+    found = text.partition("def MAX(")[2].partition("\n\n\n")[0]
+    negative = "if cute.arch.vote_any_sync((mx[0] < 0.0) | (mx[1] < 0.0)):"
+    assert re.findall(r"row_max\w*|if .*:", found) == ["row_max_of_threes", negative, "row_max"]
+    path = tmp_path / "kernel.py"
+    path.write_text(text, "utf-8")
+    assert read_facts(path).style == ("threes",)
+    program = disassembler()
+    assert program is not None
+    machine = disassembled(program, compile_file(path, tmp_path, sms=132).cubin)
+    assert len(re.findall(r"\bVIMNMX3 ", machine)) > 20
+    proven, kernel = solved("attention_fwd", "b200")
+    assert emit(proven, kernel, style=Style(threes=True)) == emit(proven, kernel)
+
+
+@pytest.mark.medium
+def test_threes_of_any_numbers() -> None:
+    """Of scores that are all negative, and so far apart that exponentials behind a smaller number than
+    the maximum are infinite, zeros of both signs, and no numbers.
+    """
+    proven, kernel = solved("attention_fwd", "h200", head_dim="64", head_dim_v="64")
+    sizes = {"batch": 1, "heads": 1, "heads_k": 1, "seq_q": 70, "seq_k": 150, "scale": 2.0}
+    sizes = default_extents(kernel, sizes)
+    inputs = random_inputs(kernel, sizes, 0)
+    q, k, v = (torch.as_tensor(inputs[name])[0, :, 0] for name in "qkv")
+    k[:, 0] = k[:, 0].abs() + 1
+    q[16:32], q[16:32, 0] = 0, -64
+    q[40:48] = -0.0
+    q[66] = torch.nan
+    results = outputs(kernel, sizes)
+    text = emit(proven, kernel, style=Style(threes=True))
+    with compiled(text, kernel, proven.program.arch) as made:
+        made.execute({**inputs, **results})
+    scores = q.float() @ k.float().T
+    assert (scores[16:32] < 0).all()
+    wanted = (scores * 2 * math.log(2)).softmax(-1) @ v.float()
+    found = torch.as_tensor(results["o"])[0, :, 0].float()
+    assert found[66].isnan().all()
+    found[66] = wanted[66] = 0
+    assert (found - wanted).abs().max() < 0.02
