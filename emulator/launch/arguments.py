@@ -121,7 +121,12 @@ def _storages(pointers: list[tuple[int, str]]) -> list[Allocation]:
     for candidate in gc.get_objects():
         if not issubclass(type(candidate), torch.Tensor) or candidate.device.type != "cpu":
             continue
-        kept = candidate.untyped_storage()
+        try:
+            kept = candidate.untyped_storage()
+        except NotImplementedError:  # a sparse one
+            continue
+        if kept.device.type == "meta":  # a fake one
+            continue
         start, size = kept.data_ptr(), kept.nbytes()
         found += [
             Allocation(start, size, name)

@@ -15,6 +15,7 @@ import torch
 from cuda.bindings.driver import CUstream
 from cutlass import cute
 from cutlass.cute.runtime import from_dlpack, make_ptr
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from schedgen.emulator.launch.capture import Launch
 from schedgen.emulator.launch.device import device
@@ -292,7 +293,11 @@ def test_wrong_use() -> None:
 
 @pytest.mark.medium
 def test_a_pointer_gives_the_storage_it_points_into() -> None:
+    """Of tensors that have one, whatever else there is in the process."""
     memory = torch.zeros(64)
+    with FakeTensorMode():
+        others = [torch.zeros(64)]
+    others.append(torch.eye(4).to_sparse())
     launches: list[Launch] = []
     pointer = make_ptr(cutlass.Float32, memory[8:].data_ptr(), cute.AddressSpace.gmem)
     with device(run=launches.append) as opened:
@@ -309,6 +314,7 @@ def test_a_pointer_gives_the_storage_it_points_into() -> None:
     ]
     assert second == ()
     assert [(one.start, one.size, one.name) for one in third] == [(more.data_ptr(), 16, "more")]
+    assert len(others) == 2
 
 
 def test_what_persistent_kernels_ask() -> None:
