@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from packed_gradients import MANIFEST, SMS, TARGET, Case, Gradients, compared, operands_of
 from packed_gradients import candidates as of_packed
-from report import RESULTS, environment, lines
+from report import RESULTS, environment, kept, lines
 from torch import Tensor
 from variant_speed import DOCUMENT, DOCUMENT_MASK, HEAD_DIM, lengths_of_documents
 
@@ -181,9 +181,8 @@ def save(rows: list[Row]) -> None:
     """Keeps the rows of one case, and those of others that were measured in the same way."""
     path = RESULTS / "document_gradients.json"
     here, case = environment(), ("heads_k", "causal")
-    old = json.loads(path.read_text("utf-8")) if path.exists() else {"environment": {}, "rows": []}
-    same = old["environment"] == json.loads(json.dumps(here))
-    others = [row for row in old["rows"] if same and any(row[key] != rows[0][key] for key in case)]
+    old = kept(path.stem, here)
+    others = [row for row in old if any(row[key] != rows[0][key] for key in case)]
     path.write_text(lines(here, others + rows), encoding="utf-8")
 
 

@@ -35,7 +35,7 @@ from typing import Any
 import torch
 from flash_attn_grid.cases import CONFIGS, Case, Config, bias_of, cases, computed
 from flash_attn_grid.packed import PACKED, PackedCase, computed_packed, packed_cases
-from report import RESULTS, environment, lines
+from report import RESULTS, environment, kept, lines
 from torch import Tensor
 
 SMS = 132
@@ -255,12 +255,10 @@ def _save(rows: list[Row], options: argparse.Namespace) -> None:
     """Keeps them behind those that were skipped."""
     if not options.save:
         return
-    path, here, old = RESULTS / "flash_attn_cases.json", environment(), list[Row]()
-    if options.skip:
-        kept = json.loads(path.read_text("utf-8"))
-        if kept["environment"] != json.loads(json.dumps(here)) or len(kept["rows"]) < options.skip:
-            raise SystemExit(f"{path} has other results; fix: begin without --skip")
-        old = kept["rows"][: options.skip]
+    path, here = RESULTS / "flash_attn_cases.json", environment()
+    old = kept(path.stem, here)[: options.skip]
+    if len(old) < options.skip:
+        raise SystemExit(f"{path} has other results; fix: begin without --skip")
     path.write_text(lines(here, old + rows), encoding="utf-8")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("schedgen", "ortools", "z3-solver", "numpy", "torch", "nvidia-cutlass-dsl")
@@ -62,6 +63,17 @@ def lines(where: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> str
     """JSON with a line for each row, so that files are small and differences are rows."""
     body = ",\n".join(f" {json.dumps(row)}" for row in rows)
     return f'{{"environment": {json.dumps(where)},\n"rows": [\n{body}\n]}}\n'
+
+
+def kept(name: str, here: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The rows of ``results/<name>.json``, if they are of the day, the GPU and the versions of
+    ``here``, which is an `environment`; otherwise none.
+    """
+    path = RESULTS / f"{name}.json"
+    if not path.is_file():
+        return []
+    found = json.loads(path.read_text("utf-8"))
+    return found["rows"] if found["environment"] == {**here} else []
 
 
 def keep(name: str, rows: Sequence[Mapping[str, object]]) -> None:

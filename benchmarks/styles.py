@@ -4,7 +4,8 @@
     python benchmarks/styles.py --run FOLDER [--rounds N] [--save]
 
 ``--style`` is a word of `schedgen.codegen.style`, by default ``prompt``: waits without a hint of
-how long they may take; ``straight`` moves tiles of 32 bits in the order of registers. Names are
+how long they may take; ``straight`` moves tiles of 32 bits in the order of registers; with ``+``
+between them several words are one way, as in ``threes+seldom``. Names are
 beginnings of those that `schedgen calibrate --only kernels` gives; all shipped kernels for Hopper
 without them, of data types of the same speed one. Cycles are those of an iteration, of one output
 tile, as calibration measures them, in a run for each way in each round; the table has the least of
@@ -80,7 +81,8 @@ def _predict(word: str, names: list[str], save: bool) -> int:
         row for row in kept["rows"]
         if row["kernel"] in every and (not names or row["kernel"].startswith(tuple(names)))
     ]  # fmt: skip
-    jobs = [(every[row["kernel"]], {word: on}) for row in rows for on in (False, True)]
+    ways = [dict.fromkeys(word.split("+"), on) for on in (False, True)]
+    jobs = [(every[row["kernel"]], way) for row in rows for way in ways]
     with ProcessPoolExecutor() as pool:
         found = pool.map(_by_code, jobs)
         for row in rows:
@@ -128,7 +130,7 @@ def _prepare(folder: Path, word: str, names: list[str]) -> int:
     (folder / word / MANIFEST).write_text(listed, encoding="utf-8")
     for one in chosen:
         for way in (WITHOUT, word):
-            text = _written(one, {word: way == word})
+            text = _written(one, dict.fromkeys(word.split("+"), way == word))
             (folder / way / files[one.name]).write_text(text, encoding="utf-8")
     print(f"{len(chosen)} kernels in {folder}")
     return 0

@@ -37,6 +37,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import report
 import torch
 from report import RESULTS, environment, lines
 from torch import Tensor
@@ -346,10 +347,8 @@ def _pairs(case: Case) -> int:
 def save(rows: Sequence[Row]) -> None:
     """Keeps ``rows``, and those of other cases that are of the same day and machine."""
     path, here = RESULTS / "variant_speed.json", environment()
-    kept = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"environment": None}
-    same = kept["environment"] == json.loads(json.dumps(here))
     new = {_key(row) for row in rows}
-    old = [row for row in kept["rows"] if _key(row) not in new] if same else []
+    old = [row for row in report.kept(path.stem, here) if _key(row) not in new]
     path.write_text(lines(here, [*rows, *old]), encoding="utf-8")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from schedgen.codegen.style import QUICK_MAX, STRAIGHT_LOAD, STRAIGHT_STORE, Style
+from schedgen.codegen.style import QUICK_MAX, SELDOM, STRAIGHT_LOAD, STRAIGHT_STORE, Style
 
 THREADS = 128
 """Threads of a role that does arithmetic."""
@@ -26,7 +26,8 @@ class Fragment:
     ``repeat`` columns. ``load_bytes`` is the library's function that loads tiles of 8-bit elements
     from shared memory, ``load_halves`` the one for elements of two numbers; ``load_words`` and
     ``store_words`` are those for elements of 32 bits, ``turn_words`` stores them transposed.
-    ``quick_max``, if there is one, finds maxima of rows that are not negative.
+    ``quick_max``, if there is one, finds maxima of rows that are not negative; ``seldom``, if there
+    is one, says whether a condition holds for one of a warp's rows.
     """
 
     rows: int
@@ -45,6 +46,7 @@ class Fragment:
     store_words: str = "store_tile"
     turn_words: str = "store_transposed"
     quick_max: str = ""
+    seldom: str = ""
 
     def elements(self, columns: int) -> int:
         """How many elements of that many columns a thread has."""
@@ -100,13 +102,13 @@ wgmma.mma_async). Four neighbouring threads share two rows; all four hold the va
 
 
 def of_wgmma(style: Style) -> Fragment:
-    """The same, of whose tiles of 32 bits threads may move one register after the other, and
-    compare three numbers at a time.
-    """
+    """The same, in a style that says something of it."""
     found = WGMMA
     if style.straight:
         found = replace(found, load_words=STRAIGHT_LOAD, store_words=STRAIGHT_STORE)
-    return replace(found, quick_max=QUICK_MAX) if style.threes else found
+    if style.threes:
+        found = replace(found, quick_max=QUICK_MAX)
+    return replace(found, seldom=SELDOM) if style.seldom else found
 
 
 ROW = Fragment(

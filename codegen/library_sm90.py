@@ -280,6 +280,11 @@ def row_max_of_threes(registers, row):
     return value
 
 
+def any_of_warp(condition):
+    """Whether it holds for one of the threads of a warp."""
+    return cute.arch.vote_any_sync(condition)
+
+
 def row_sum(registers, row):
     return across_row(registers, row, lambda x, y: x + y)
 

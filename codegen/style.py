@@ -34,6 +34,9 @@ class Style:
         threes: threads of Hopper compare three numbers at a time for maxima of rows, as integers,
             which have the same order unless they are negative. Where one comes out negative they
             are compared again, two at a time. Which is faster only a GPU tells.
+        seldom: what threads of Hopper find for their rows and is mostly a number, or what it was,
+            such as the factor of sums behind a new maximum, is computed where that is not so for
+            one of a warp's. Which is faster only a GPU tells.
         o1: the assembler works at its first level (``ptxas -O1``), which leaves instructions more
             in the order in which they are written. The text is the same. Which is faster only a GPU
             tells.
@@ -47,6 +50,7 @@ class Style:
     loose: bool = False
     late: bool = False
     threes: bool = False
+    seldom: bool = False
     o1: bool = False
 
     @property
@@ -84,6 +88,8 @@ STRAIGHT_LOAD, STRAIGHT_STORE = "load_straight", "store_straight"
 """The functions of the library that move tiles of 32 bits in the order of registers."""
 QUICK_MAX = "row_max_of_threes"
 """The function of the library that compares three numbers at a time."""
+SELDOM = "any_of_warp"
+"""The function of the library that asks whether something has to be computed."""
 IN_TURNS = "in_turns"
 """The function of the library for where loops of some turns begin and end."""
 
@@ -120,4 +126,5 @@ def seen(style: Style, used: Collection[str], *, loosened: bool = False) -> Styl
         loose=style.loose and loosened,
         late=style.late and ANEW in used,
         threes=style.threes and QUICK_MAX in used,
+        seldom=style.seldom and SELDOM in used,
     )

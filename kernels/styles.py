@@ -80,7 +80,7 @@ SUFFICING: Mapping[str, Kernels] = {
 }
 """Where registers of Blackwell suffice so, and no budget was found with which they suffice for both
 assemblers otherwise (`schedgen.kernels.budgets`). By machine code the softmax takes no longer."""
-_UNDECIDED = {"prompt", "straight", "loose", "late", "threes", "o1"}
+_UNDECIDED = {"prompt", "straight", "loose", "late", "threes", "seldom", "o1"}
 """What no compiler decides: taken nowhere else."""
 _MASKED = {"causal": "true"}
 LIKE: Mapping[str, tuple[str, Mapping[str, str]]] = {

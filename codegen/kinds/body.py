@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from schedgen.codegen.elements import Elements, Formulas
 from schedgen.codegen.errors import EmitError
+from schedgen.codegen.formulas import code, library_functions
 from schedgen.codegen.fragment import Fragment
 from schedgen.codegen.operands import Operand, Shape, columns_of, operands_of
 from schedgen.codegen.pieces import Pieces
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.source import Source
-from schedgen.expressions import Expression
+from schedgen.expressions import Call, Expression, Name, Number
 from schedgen.kernel import Operation, Space
 
 
@@ -58,12 +61,32 @@ class Body:
                 self.source.add(f"in_{name} = rows_of({name}, {self.elements.thread()})")
 
     def _rows(self, formulas: Formulas) -> None:
-        values = self.fragment.values
-        outside = self.elements.outputs_outside(formulas, values)
-        with self.source.block(f"for v in cutlass.range_constexpr({values}):"):
+        outside = self.elements.outputs_outside(formulas, self.fragment.values)
+        mostly = None if outside or not self.fragment.seldom else _mostly(formulas)
+        if mostly is None:
+            self._each_row(formulas)
+        else:
+            self._seldom(formulas, *mostly)
+        self.store_rows(outside)
+
+    def _each_row(self, formulas: Formulas) -> None:
+        with self.source.block(f"for v in cutlass.range_constexpr({self.fragment.values}):"):
             self.elements.coordinates(formulas, rows=True)
             self.elements.write(formulas, rows=True)
-        self.store_rows(outside)
+
+    def _seldom(self, formulas: Formulas, unless: Expression, simple: Formulas) -> None:
+        """What is only computed if a condition does not hold for all rows of a warp; it is for all
+        rows then. Otherwise outputs are simple ones.
+        """
+        value_of, rows = self.elements.value_of, range(self.fragment.values)
+        asked = [code(unless, partial(value_of, rows=True, v=str(v))) for v in rows]
+        rest = " | ".join(f"(not {one})" for one in asked)
+        self.source.uses(self.fragment.seldom, *library_functions(unless))
+        with self.source.block(f"if {self.fragment.seldom}({rest}):"):
+            self._each_row(formulas)
+        if simple:
+            with self.source.block("else:"):
+                self._each_row(simple)
 
     def store_rows(self, outside: list[Operand]) -> None:
         for operand in outside:
@@ -93,3 +116,19 @@ class Body:
             return source.parameter
         self.pieces.bring(source)
         return f"in_{source.parameter}"
+
+
+def _mostly(formulas: Formulas) -> tuple[Expression, Formulas] | None:
+    """Under which condition all outputs are numbers, or what they were, and the numbers."""
+    conditions: set[Expression] = set()
+    numbers: list[tuple[str, Expression]] = []
+    for output, formula in formulas:
+        if not isinstance(formula, Call) or formula.function != "where":
+            return None
+        condition, simple, _ = formula.arguments
+        conditions.add(condition)
+        if isinstance(simple, Number):
+            numbers.append((output, simple))
+        elif simple != Name(output, distance=1):
+            return None
+    return (conditions.pop(), numbers) if len(conditions) == 1 else None

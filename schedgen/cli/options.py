@@ -64,8 +64,9 @@ StyleOption = Annotated[
         help="Write it in this way: 'peeled', a loop without masks where these keep everything, "
         "'prompt', waits without a hint, 'straight', tiles of 32 bits in the order of registers, "
         "'loose', waits for products that hold nothing back, 'late', addresses behind the "
-        "main loop that are found there, 'threes', maxima of three numbers at a time, 'o1', for "
-        "the assembler's first level; repeatable.",
+        "main loop that are found there, 'threes', maxima of three numbers at a time, 'seldom', "
+        "values of rows where one of a warp's changes, 'o1', for the assembler's first level; "
+        "repeatable.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

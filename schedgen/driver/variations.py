@@ -64,6 +64,8 @@ class Variation:
             parts.append("addresses found behind the loop")
         if self.style.threes:
             parts.append("maxima of three numbers at a time")
+        if self.style.seldom:
+            parts.append("values of rows where one of a warp's changes")
         if self.style.o1:
             parts.append("the assembler at its first level")
         return ", ".join(parts) or "as it was planned"

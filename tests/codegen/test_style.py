@@ -180,7 +180,29 @@ def test_threes(tmp_path: Path) -> None:
 
 
 @pytest.mark.medium
-def test_threes_of_any_numbers() -> None:
+def test_seldom(tmp_path: Path) -> None:
+    """A new maximum, and the factor of what was added up with the one before."""
+    proven, kernel = solved("attention_fwd", "h200", head_dim="64", head_dim_v="64")
+    plain, text = emit(proven, kernel), emit(proven, kernel, style=Style(seldom=True))
+    asked, computed, otherwise = (
+        r"if any_of_warp\(\(not \(\(\(m\[0\] - mx\[0\]\) \* scale\) >= \(-8\.0\)\)\)",
+        r"cute\.math\.exp2",
+        r"else:\n +for v in cutlass\.range_constexpr\(2\):\n +alpha\[v\] = 1\.0\n\n",
+    )
+    before, _, after = text.partition("def STAT(")
+    assert re.search(f"{asked}.*{computed}.*{otherwise}", after.partition("@cute")[0], re.DOTALL)
+    assert "any_of_warp(" not in before.partition("def any_of_warp(")[2]
+    assert "any_of_warp" not in plain
+    path = tmp_path / "kernel.py"
+    path.write_text(text, "utf-8")
+    assert read_facts(path).style == ("seldom",)
+    for spec, target in (("gemm_rms", "h200"), ("attention_fwd", "b200")):
+        proven, kernel = solved(spec, target)
+        assert emit(proven, kernel, style=Style(seldom=True)) == emit(proven, kernel)
+
+
+@pytest.mark.medium
+def test_threes_and_seldom_of_any_numbers() -> None:
     """Of scores that are all negative, and so far apart that exponentials are infinite unless the
     maximum is right, of zeros of both signs, and of no numbers.
     """
@@ -194,7 +216,7 @@ def test_threes_of_any_numbers() -> None:
     q[40:48] = -0.0
     q[66] = torch.nan
     results = outputs(kernel, sizes)
-    text = emit(proven, kernel, style=Style(threes=True))
+    text = emit(proven, kernel, style=Style(threes=True, seldom=True))
     with compiled(text, kernel, proven.program.arch) as made:
         made.execute({**inputs, **results})
     scores = q.float() @ k.float().T

@@ -52,8 +52,8 @@ def test_ordinary_accesses() -> None:
     assert load[2]["atomic"]
     assert load[1][1].space is Space.GLOBAL
     assert atomic[2] | {"line": 0} == {
-        "write": True, "line": 0, "atomic": True, "acquire": True, "release": True, "same": False,
-        "changed": None,
+        "write": True, "line": 0, "atomic": True, "acquire": True, "release": True, "adds": True,
+        "same": False, "changed": None,
     }  # fmt: skip
 
 
