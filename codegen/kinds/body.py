@@ -12,7 +12,7 @@ from schedgen.codegen.operands import Operand, Shape, columns_of, operands_of
 from schedgen.codegen.pieces import Pieces
 from schedgen.codegen.plan import Plan
 from schedgen.codegen.source import Source
-from schedgen.expressions import Call, Expression, Name, Number
+from schedgen.expressions import Call, Expression, Name, Number, references
 from schedgen.kernel import Operation, Space
 
 
@@ -119,7 +119,9 @@ class Body:
 
 
 def _mostly(formulas: Formulas) -> tuple[Expression, Formulas] | None:
-    """Under which condition all outputs are numbers, or what they were, and the numbers."""
+    """Under which condition all outputs are numbers, or what they were, and the numbers; None if
+    there is none, or if it is about what is made here.
+    """
     conditions: set[Expression] = set()
     numbers: list[tuple[str, Expression]] = []
     for output, formula in formulas:
@@ -131,4 +133,7 @@ def _mostly(formulas: Formulas) -> tuple[Expression, Formulas] | None:
             numbers.append((output, simple))
         elif simple != Name(output, distance=1):
             return None
-    return (conditions.pop(), numbers) if len(conditions) == 1 else None
+    made = {Name(output) for output, _ in formulas}
+    if len(conditions) > 1 or any(made.intersection(references(one)) for one in conditions):
+        return None
+    return conditions.pop(), numbers
