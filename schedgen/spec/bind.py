@@ -113,7 +113,7 @@ def _kernel(
     check_dataflow(scope, Dataflow(layout, operations), rings, binder.locations)
     lie = check_alignment(scope, layout, operations, binder.locations)
     operations = tuple(binder.placing.lying(o, lie.get(o.name, ("", ""))) for o in operations)
-    orders = bind_orders(spec, scope, operations)
+    orders = bind_orders(spec, scope, operations, dimensions)
     grid = in_order(spec, binder.placing.grid(operations))
     claim = bind_claim(spec, scope, grid)
     teams = bind_teams(spec, scope, operations, claim)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 
 from schedgen.errors import suggest
 from schedgen.kernel import Operation, Order, Phase
+from schedgen.spec.dimensions import Dimensions, instance_name
 from schedgen.spec.names import MAX_DISTANCE
+from schedgen.spec.schema import Order as SpecOrder
 from schedgen.spec.schema import SpecFile
 from schedgen.spec.values import Path, Scope
 
@@ -14,11 +17,12 @@ _ENTRY = re.compile(r"([A-Za-z_]\w*(?:\[[0-9,]+\])?)(?:@([0-9]{1,9}))?")
 
 
 def bind_orders(
-    spec: SpecFile, scope: Scope, operations: tuple[Operation, ...]
+    spec: SpecFile, scope: Scope, operations: tuple[Operation, ...], dimensions: Dimensions
 ) -> tuple[Order, ...]:
     """Return the orders over instances of the main loop.
 
-    The name of an operation, or the first part of its index, stands for all its parts in turn.
+    The name of an operation, or the first part of its index, stands for all its parts in turn. In
+    an order of `each` instance of a dimension, or `through` all, it stands for those of one.
     """
     stems: dict[str, list[str]] = {}
     for operation in operations:
@@ -27,19 +31,85 @@ def bind_orders(
                 stems.setdefault(stem, []).append(operation.name)
     orders: list[Order] = []
     for name, order in spec.orders.items():
-        if not scope.truth(order.only, ("orders", name, "only")):
+        path = ("orders", name)
+        if not scope.truth(order.only, (*path, "only")):
             continue
-        sequence: dict[str, int] = {}
-        for number, text in enumerate(order.sequence):
-            path = ("orders", name, "sequence", number)
-            for part, distance in _parts(scope, stems, text, path):
-                if part in sequence:
-                    message = f"'{part}' occurs twice in one period"
-                    scope.error("repeated-operation", message, path, fix="remove one")
-                    break
-                sequence[part] = -distance
-        orders.append(Order(name, tuple(sequence.items())))
+        if not _of_instances(spec, scope, dimensions, order, path):
+            continue
+        written = list(enumerate(order.sequence))
+        along = order.each or order.through
+        of_each = [
+            [(number, _instance(text, at)) for number, text in written]
+            for at in range(dimensions.count[along] if along else 0)
+        ]
+        if order.each:
+            for at, entries in enumerate(of_each):
+                sequence = _sequence(scope, stems, entries, path)
+                orders.append(Order(instance_name(name, [at]), sequence))
+        else:
+            entries = [*chain(*of_each)] if along else written
+            orders.append(Order(name, _sequence(scope, stems, entries, path)))
     return tuple(orders)
+
+
+def _of_instances(
+    spec: SpecFile, scope: Scope, dimensions: Dimensions, order: SpecOrder, path: Path
+) -> bool:
+    """Whether what an order says of instances of a dimension is right."""
+    along = order.each or order.through
+    if along is None:
+        return True
+    key = "each" if order.each else "through"
+    if order.each and order.through:
+        message = "an order is one for each instance of a dimension, or one through all of them"
+        scope.error("each-or-through", message, (*path, "through"), key=True, fix="remove one")
+        return False
+    if along not in dimensions.count:
+        known = ", ".join(dimensions.count) or "none: declare it under 'dimensions'"
+        fix = suggest(along, dimensions.count) or f"the dimensions are {known}"
+        scope.error("unknown-dimension", f"'{along}' is not a dimension", (*path, key), fix=fix)
+        return False
+    over: dict[str, set[str]] = {}
+    for entry in spec.operations.body:
+        over.setdefault(entry.id, set()).update(entry.over[:1])
+    for number, text in enumerate(order.sequence):
+        base = text.partition("@")[0]
+        stem, rule = base.partition("[")[0], "order-of-instances"
+        if stem not in over:
+            rule, message = "unknown-operation", f"'{text}' is not an operation of the main loop"
+            fix = suggest(stem, over) or f"name an operation over {along}"
+        elif stem != base:
+            message, fix = f"'{text}' has an index, and '{key}' gives it one", f"write {stem}"
+        elif along not in over[stem]:
+            message = f"'{stem}' is not over '{along}'"
+            fix = f"name operations over {along}, or leave out '{key}'"
+        else:
+            continue
+        scope.error(rule, message, (*path, "sequence", number), fix=fix)
+        return False
+    return True
+
+
+def _instance(text: str, at: int) -> str:
+    """``PV@1`` as ``PV[0]@1``."""
+    base, late, distance = text.partition("@")
+    return f"{base}[{at}]{late}{distance}"
+
+
+def _sequence(
+    scope: Scope, stems: dict[str, list[str]], entries: list[tuple[int, str]], path: Path
+) -> tuple[tuple[str, int], ...]:
+    """The instances that entries stand for, of which ``sequence`` has these numbers."""
+    found: dict[str, int] = {}
+    for number, text in entries:
+        at = (*path, "sequence", number)
+        for part, distance in _parts(scope, stems, text, at):
+            if part in found:
+                message = f"'{part}' occurs twice in one period"
+                scope.error("repeated-operation", message, at, fix="remove one")
+                break
+            found[part] = -distance
+    return tuple(found.items())
 
 
 def _stems(operation: Operation) -> list[str]:

@@ -296,6 +296,12 @@ class Order(Model):
         description="operations; PV[0]@1 is the instance of one iteration earlier",
         examples=[["PV[0]@1", "QK[0]"]],
     )
+    each: Identifier | None = Field(
+        None, description="a dimension: an order for each of its instances, which is not written"
+    )
+    through: Identifier | None = Field(
+        None, description="a dimension: one order through all of its instances, one by one"
+    )
     only: Arithmetic = Field(True, description="false ignores the order")
 
 

@@ -235,6 +235,19 @@ def test_orders_stand_for_all_parts() -> None:
     assert attention("b200").orders == ()
 
 
+def test_orders_of_each_instance_and_through_all() -> None:
+    settings = {"tiles": "3", "product_order": "qk_first"}
+    through, *each = kernels("attention_fp8", "h200", **settings)[0].orders
+    products = [(("QK", 0), ("PV", -1)) for _ in range(3)]
+    assert through.sequence == tuple(
+        (f"{name}[{at}]", late) for at, pair in enumerate(products) for name, late in pair
+    )
+    assert [(order.name, order.sequence) for order in each[:3]] == [
+        (f"sum_first[{at}]", ((f"SUM[{at}]", 0), (f"CVT[{at}]", 0))) for at in range(3)
+    ]
+    assert [order.name for order in each[3:]] == [f"scores_first[{at}]" for at in range(3)]
+
+
 def test_rings_apart() -> None:
     """One for the instances of each warpgroup, which have registers of their own."""
     for head_dim, own in (("128", ("0,0", "0,1")), ("64", ("0,0", "1,0"))):
