@@ -70,16 +70,22 @@ def bind_dimensions(spec: SpecFile, scope: Scope) -> Dimensions:
     return Dimensions(count, sizes)
 
 
+def check_name(scope: Scope, dimensions: Dimensions, name: str, path: Path) -> bool:
+    """Report a name that is no dimension."""
+    if name in dimensions.count:
+        return True
+    known = ", ".join(dimensions.count) or "none: declare it under 'dimensions'"
+    fix = suggest(name, dimensions.count) or f"the dimensions are {known}"
+    scope.error("unknown-dimension", f"'{name}' is not a dimension", path, fix=fix)
+    return False
+
+
 def check_names(scope: Scope, dimensions: Dimensions, names: Sequence[str], path: Path) -> bool:
     """Report names of a list that are no dimensions or stand there twice."""
     before = scope.errors
     for number, name in enumerate(names):
         at = (*path, number)
-        if name not in dimensions.count:
-            known = ", ".join(dimensions.count) or "none: declare it under 'dimensions'"
-            fix = suggest(name, dimensions.count) or f"the dimensions are {known}"
-            scope.error("unknown-dimension", f"'{name}' is not a dimension", at, fix=fix)
-        elif name in names[:number]:
+        if check_name(scope, dimensions, name, at) and name in names[:number]:
             scope.error("repeated-dimension", f"'{name}' stands here twice", at, fix="remove one")
     return scope.errors == before
 

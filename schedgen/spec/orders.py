@@ -7,7 +7,7 @@ from itertools import chain
 
 from schedgen.errors import suggest
 from schedgen.kernel import Operation, Order, Phase
-from schedgen.spec.dimensions import Dimensions, instance_name
+from schedgen.spec.dimensions import Dimensions, check_name, instance_name
 from schedgen.spec.names import MAX_DISTANCE
 from schedgen.spec.schema import Order as SpecOrder
 from schedgen.spec.schema import SpecFile
@@ -64,10 +64,7 @@ def _of_instances(
         message = "an order is one for each instance of a dimension, or one through all of them"
         scope.error("each-or-through", message, (*path, "through"), key=True, fix="remove one")
         return False
-    if along not in dimensions.count:
-        known = ", ".join(dimensions.count) or "none: declare it under 'dimensions'"
-        fix = suggest(along, dimensions.count) or f"the dimensions are {known}"
-        scope.error("unknown-dimension", f"'{along}' is not a dimension", (*path, key), fix=fix)
+    if not check_name(scope, dimensions, along, (*path, key)):
         return False
     over: dict[str, set[str]] = {}
     for entry in spec.operations.body:
