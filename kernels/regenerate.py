@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from schedgen.codegen.facts import file_name
 from schedgen.codegen.style import Style, asked
 from schedgen.driver import lock_file
-from schedgen.driver.lock_file import Lock, LockedKernel
+from schedgen.driver.lock_file import Lock, LockedKernel, LockError
 from schedgen.kernels import (
     attention_scaled_op,
     budgets,
@@ -297,6 +297,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="locks, or beginnings of their names")
     parser.add_argument("--check", action="store_true", help="compare, do not write")
     parser.add_argument("--emit", action="store_true", help="emit again what locks decide")
+    parser.add_argument("--missing", action="store_true", help="solve only what locks do not have")
     parser.add_argument(
         "--conform", action="store_true", help="compile each and compare it with its program"
     )
@@ -310,7 +311,7 @@ def _written(options: argparse.Namespace, store: Store) -> tuple[int, int]:
     """How many files are different, and how many kernels are not their programs. ``store`` is this
     run's own, so that nothing is taken from earlier ones.
     """
-    from schedgen.driver.locked import lock_of
+    from schedgen.driver.locked import apart, lock_of, merged
 
     if options.emit:
         return _emitted_again(options), 0
@@ -319,13 +320,24 @@ def _written(options: argparse.Namespace, store: Store) -> tuple[int, int]:
         name = f"{spec}_{TARGETS[target]}.json"
         if options.names and not name.startswith(tuple(options.names)):
             continue
+        every = [one for one in shipped() if (one.spec, one.target) == (spec, target)]
+        path = lock_file.folder() / name
+        before = lock_file.read(path) if options.missing and path.exists() else None
+        there = {} if before is None else apart(before)
         made: list[tuple[Emission, Mapping[str, str]]] = []
-        for kernel in (one for one in shipped() if (one.spec, one.target) == (spec, target)):
+        for kernel in (one for one in every if one.name not in there):
             made.append((emitted(kernel, store), dict(kernel.settings)))
             found = _unlike(made[-1][0], store) if options.conform else ()
             wrong += bool(found)
             print(made[-1][0].name, *found, sep="\n  ", flush=True)
-        files = {lock_file.folder() / name: lock_file.text(lock_of(made))}
+        if not made:
+            continue
+        lock = lock_of(made)
+        if before is not None and not before.is_of(lock.spec_sha256, lock.machine_sha256):
+            raise LockError(f"{name} is of another spec or machine model; fix: leave out --missing")
+        there |= apart(lock)
+        lock = replace(lock, schedules=merged(there[one.name] for one in every))
+        files = {path: lock_file.text(lock)}
         files |= {FOLDER / one.name: one.text for one, _ in made if one.name in EXAMPLES}
         different += _kept(files, options)
     return different, wrong

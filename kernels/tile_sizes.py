@@ -77,7 +77,8 @@ DROPPED = {"sm_90a": (Tile(), Tile(columns=128)), "sm_100a": TILES["sm_100a"]}
 """The same of products with dropout."""
 GATED = {
     "sm_90a": (
-        *(Tile(), Tile(columns=224), Tile(columns=192), Tile(columns=128, teams=2)),
+        *(Tile(), Tile(columns=224), Tile(columns=192)),
+        *(Tile(columns=192, teams=2), Tile(columns=128, teams=2)),
         *(Tile(rows=64, columns=128), Tile(rows=64, columns=64, depth=128)),
     ),
     "sm_100a": TILES["sm_100a"],

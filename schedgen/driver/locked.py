@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from schedgen.codegen.facts import file_name
 from schedgen.driver.lock_file import (
     Lock,
     Locked,
@@ -75,23 +76,37 @@ def decided(emitted: Emission, settings: Mapping[str, str]) -> LockedSchedule:
 
 def lock_of(kernels: Iterable[tuple[Emission, Mapping[str, str]]]) -> Lock:
     """The lock of kernels of one spec and target; equal schedules are one."""
-    merged: dict[str, LockedSchedule] = {}
-    lock = None
-    for emitted, settings in kernels:
-        found, schedule = decided(emitted, settings), emitted.solution.schedule
-        key = repr(replace(found, kernels=()))
-        before = merged[key].kernels if key in merged else ()
-        merged[key] = replace(found, kernels=(*before, *found.kernels))
-        lock = Lock(
-            schedule.kernel,
-            schedule.spec_sha256,
-            schedule.target,
-            schedule.arch,
-            schedule.machine_sha256,
-            tuple(merged.values()),
-        )
-    assert lock is not None
-    return lock
+    made = [
+        (decided(emitted, settings), emitted.solution.schedule) for emitted, settings in kernels
+    ]
+    _, schedule = made[-1]
+    return Lock(
+        schedule.kernel,
+        schedule.spec_sha256,
+        schedule.target,
+        schedule.arch,
+        schedule.machine_sha256,
+        merged(one for one, _ in made),
+    )
+
+
+def merged(schedules: Iterable[LockedSchedule]) -> tuple[LockedSchedule, ...]:
+    """Equal schedules as one, of the kernels of all of them."""
+    found: dict[str, LockedSchedule] = {}
+    for one in schedules:
+        key = repr(replace(one, kernels=()))
+        before = found[key].kernels if key in found else ()
+        found[key] = replace(one, kernels=(*before, *one.kernels))
+    return tuple(found.values())
+
+
+def apart(lock: Lock) -> dict[str, LockedSchedule]:
+    """The schedules of its kernels one by one, by the names of their files."""
+    return {
+        file_name(lock.spec, lock.arch, kernel.settings): replace(schedule, kernels=(kernel,))
+        for schedule in lock.schedules
+        for kernel in schedule.kernels
+    }
 
 
 def digest(plain: str) -> str:
