@@ -218,7 +218,6 @@ def _softmax(s: int) -> RoleProgram:
         Step(LOADED),
         Step(Run(f"MASK[{s}]")),
         Step(Run(f"MAX[{s}]")),
-        Step(Run(f"STAT[{s}]")),
         Step(Run(f"PUB[{s}]")),
         Step(Arrive(f"sm_stats[{s}] full", EACH, THREADS)),
         Step(Run(f"SUB[{s}]")),

@@ -46,16 +46,22 @@ _STRAIGHT: Kernels = {}
 """Those that move such tiles in their loops took 8 to 24 % longer so."""
 _PEELED: Kernels = {"attention_bwd": [{"causal": "true"}]}
 """Others are peeled where machine code says so."""
-_SHARED: Kernels = {"attention_bwd": [{}]}
-"""All that were measured beside flash-attn-4 (`benchmarks/backward.py`) were written so."""
+_SHARED: Kernels = {
+    "attention_bwd": [{}],
+    "attention_fwd": [{"head_dim": "96", "causal": "true"}],
+}
+"""All gradients that were measured beside flash-attn-4 (`benchmarks/backward.py`) were written so."""
 _LOOSE: Kernels = {
     "attention_bwd": [{}],
+    "attention_fp8": [{}],
     "attention_fwd": [
+        *({"head_dim": columns} for columns in ("32", "64", "96", "128")),
         {"head_dim": "160", "causal": "true"},
-        {"head_dim": "192", "head_dim_v": "128", "causal": "true"},
+        {"head_dim": "192", "head_dim_v": "128"},
     ],
 }
-"""Other attention takes 0 to 25 % more cycles so."""
+"""Where softmax asks seldom, that takes 2 to 5 % less time (docs/conform.md); other attention as
+much as before."""
 _LATE: Kernels = {"attention_bwd": [{"head_dim": "128", "causal": ""}]}
 """Registers for what is read early there."""
 _O1: Kernels = {
@@ -65,6 +71,8 @@ _O1: Kernels = {
     ],
 }
 """1.5 to 2 % less time (docs/conform.md); other gradients as much as before, or spills."""
+_FEWER: Kernels = {"attention_fwd": [{}], "attention_fp8": [{}]}
+"""Instructions beside products."""
 FASTER: Mapping[str, Kernels] = {
     "prompt": _PROMPT,
     "straight": _STRAIGHT,
@@ -72,6 +80,8 @@ FASTER: Mapping[str, Kernels] = {
     "shared": _SHARED,
     "loose": _LOOSE,
     "late": _LATE,
+    "threes": _FEWER,
+    "seldom": _FEWER,
     "o1": _O1,
 }
 """By word of a style: where it is taken."""
@@ -84,6 +94,10 @@ _UNDECIDED = {"prompt", "straight", "loose", "late", "threes", "seldom", "o1"}
 """What no compiler decides: taken nowhere else."""
 _MASKED = {"causal": "true"}
 LIKE: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "attention_varlen": ("attention_fwd", {}),
+    "attention_kvcache": ("attention_fwd", {}),
+    "attention_varlen_kvcache": ("attention_fwd", {}),
+    "attention_variant": ("attention_fwd", {}),
     "attention_varlen_bwd": ("attention_bwd", {}),
     "attention_varlen_bwd_q": ("attention_bwd_q", {}),
     "attention_variant_bwd": ("attention_bwd", _MASKED),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from schedgen.codegen.elements import Elements, Formulas
@@ -62,31 +65,41 @@ class Body:
 
     def _rows(self, formulas: Formulas) -> None:
         outside = self.elements.outputs_outside(formulas, self.fragment.values)
-        mostly = None if outside or not self.fragment.seldom else _mostly(formulas)
+        mostly = None if outside else self.mostly(formulas)
         if mostly is None:
-            self._each_row(formulas)
+            self.each_row(formulas)
         else:
-            self._seldom(formulas, *mostly)
+            with self.seldom(mostly):
+                self.each_row(formulas)
         self.store_rows(outside)
 
-    def _each_row(self, formulas: Formulas) -> None:
+    def each_row(self, formulas: Formulas) -> None:
+        """Values of registers, for each of a thread's rows."""
         with self.source.block(f"for v in cutlass.range_constexpr({self.fragment.values}):"):
             self.elements.coordinates(formulas, rows=True)
             self.elements.write(formulas, rows=True)
 
-    def _seldom(self, formulas: Formulas, unless: Expression, simple: Formulas) -> None:
-        """What is only computed if a condition does not hold for all rows of a warp; it is for all
-        rows then. Otherwise outputs are simple ones.
+    def mostly(self, formulas: Formulas) -> Mostly | None:
+        """What these come to unless something happens, None if there is nothing, or no way to ask
+        for it that is worth it.
+        """
+        return _mostly(formulas) if self.fragment.seldom else None
+
+    @contextmanager
+    def seldom(self, mostly: Mostly, unsure: Sequence[str] = ()) -> Iterator[None]:
+        """For lines that are only executed where a condition does not hold for all rows of a warp,
+        or, with ``unsure``, conditions of all rows, where one of these holds; they are for all rows
+        then. Otherwise outputs are simple ones.
         """
         value_of, rows = self.elements.value_of, range(self.fragment.values)
-        asked = [code(unless, partial(value_of, rows=True, v=str(v))) for v in rows]
-        rest = " | ".join(f"(not {one})" for one in asked)
-        self.source.uses(self.fragment.seldom, *library_functions(unless))
-        with self.source.block(f"if {self.fragment.seldom}({rest}):"):
-            self._each_row(formulas)
-        if simple:
+        known = [code(mostly.unless, partial(value_of, rows=True, v=str(v))) for v in rows]
+        asked = " | ".join([*unsure, *(f"(not {one})" for one in known)])
+        self.source.uses(self.fragment.seldom, *library_functions(mostly.unless))
+        with self.source.block(f"if {self.fragment.seldom}({asked}):"):
+            yield
+        if mostly.simple:
             with self.source.block("else:"):
-                self._each_row(simple)
+                self.each_row(mostly.simple)
 
     def store_rows(self, outside: list[Operand]) -> None:
         for operand in outside:
@@ -118,10 +131,16 @@ class Body:
         return f"in_{source.parameter}"
 
 
-def _mostly(formulas: Formulas) -> tuple[Expression, Formulas] | None:
-    """Under which condition all outputs are numbers, or what they were, and the numbers; None if
-    there is none, or if it is about what is made here.
-    """
+@dataclass(frozen=True, slots=True)
+class Mostly:
+    """Outputs that are ``simple`` numbers, or what they were, unless a condition does not hold."""
+
+    unless: Expression
+    simple: Formulas
+
+
+def _mostly(formulas: Formulas) -> Mostly | None:
+    """None if there is no such condition, or if it is about what is made here."""
     conditions: set[Expression] = set()
     numbers: list[tuple[str, Expression]] = []
     for output, formula in formulas:
@@ -134,6 +153,6 @@ def _mostly(formulas: Formulas) -> tuple[Expression, Formulas] | None:
         elif simple != Name(output, distance=1):
             return None
     made = {Name(output) for output, _ in formulas}
-    if len(conditions) > 1 or any(made.intersection(references(one)) for one in conditions):
+    if len(conditions) != 1 or any(made.intersection(references(one)) for one in conditions):
         return None
-    return conditions.pop(), numbers
+    return Mostly(conditions.pop(), numbers)

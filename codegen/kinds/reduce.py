@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from schedgen.codegen.formulas import code, library_functions
 from schedgen.codegen.kinds.body import Body
@@ -29,22 +30,34 @@ def write(body: Body, operation: Operation) -> None:
     combined = "row_max" if operation.reduction == "max" else "row_sum"
     if operation.work.apart and body.fragment.values > 1:
         combined = "lane_sum"  # what reads it adds up what the threads of a row have
-    if combined == "row_max" and _quick(body, rest):
-        _combine(body, operation, body.fragment.quick_max, [])
-        negative = (f"({to.parameter}[{v}] < 0.0)" for v in range(body.fragment.values))
-        with body.source.block(f"if cute.arch.vote_any_sync({' | '.join(negative)}):"):
+    mostly = None if outside or not to.in_registers else body.mostly(rest)
+    quick = body.fragment.quick_max if combined == "row_max" and _quick(body) else ""
+    if quick and (mostly or not rest):
+        _combine(body, operation, quick, [])
+        negative = [f"({to.parameter}[{v}] < 0.0)" for v in range(body.fragment.values)]
+        asked = body.seldom(mostly, negative) if mostly else _vote(body, negative)
+        with asked:
             _combine(body, operation, combined, [])
+            if mostly:
+                body.each_row(rest)
+    elif mostly:
+        _combine(body, operation, combined, [])
+        with body.seldom(mostly):
+            body.each_row(rest)
     else:
         _combine(body, operation, combined, rest)
     body.store_rows(outside)
 
 
-def _quick(body: Body, rest: Sequence[tuple[str, Expression]]) -> bool:
-    """Whether maxima are looked for that are right unless they are negative. What else is found
-    from them would be found twice."""
+def _quick(body: Body) -> bool:
+    """Whether maxima can be looked for that are right unless they are negative."""
     source, to = body.operands["from"], body.operands["to"]
-    there = source.in_registers and to.in_registers and source.dtype == "f32"
-    return bool(body.fragment.quick_max) and there and not rest
+    return source.in_registers and to.in_registers and source.dtype == "f32"
+
+
+def _vote(body: Body, conditions: Sequence[str]) -> AbstractContextManager[None]:
+    """For lines that are executed where one holds for a thread of the warp."""
+    return body.source.block(f"if cute.arch.vote_any_sync({' | '.join(conditions)}):")
 
 
 def _combine(
@@ -53,8 +66,9 @@ def _combine(
     """The values of a thread's rows, by a function of the library, and what is found from them."""
     formulas, to = dict(operation.formulas), body.operands["to"]
     with body.source.block(f"for v in cutlass.range_constexpr({body.fragment.values}):"):
-        body.elements.coordinates(operation.formulas, rows=True)
-        body.elements.remember(operation.formulas, rows=True)
+        written = [(n, f) for n, f in operation.formulas if n == "carry" or (n, f) in rest]
+        body.elements.coordinates(written, rows=True)
+        body.elements.remember(written, rows=True)
         value = f"{combined}({body.in_registers(body.operands['from'])}, v)"
         body.source.uses(combined)
         if "carry" in formulas:

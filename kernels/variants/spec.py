@@ -27,10 +27,8 @@ from schedgen.kernels.variants.reading import EXTENTS, Vector, number_name
 
 BASE = "attention_fwd"
 NAME = "attention_variant"
-NOTHING = "-1e16"
+NOTHING = "-1e30"
 """The score of what is not kept: far below the first maximum."""
-FIRST_MAXIMUM = "-1e15"
-"""In the place of -inf, so that rows of which nothing is kept so far need no special case."""
 SINK, _LOG2_E = "sink", "1.4426950408889634"
 _KEYS = "min(where(accumulator == 'registers' or tiles == 1, 128, 96)"
 """Fewer keys in an iteration where a row of scores is in the registers of one thread, beside what
@@ -46,7 +44,6 @@ def edited(base: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     data["kernel"] = NAME
     data["about"] = "a variant of attention, made of expressions"
     del data["parameters"]["causal"]
-    data["buffers"]["m"]["initial"] = FIRST_MAXIMUM
     arguments(data, variant)
     for vector in variant.vectors:
         _load(data, vector)
@@ -176,12 +173,12 @@ def _score(variant: Variant, elsewhere: list[Expression]) -> str | None:
 
 def _ends(variant: Variant) -> dict[str, str]:
     """The end of a tile: the factor of its result, and the logarithm of its sum."""
-    most, factor = "m * scale", "rcp(l)"
+    most, factor = "base", "rcp(l)"
     found: dict[str, str] = {}
     if variant.sinks:
         sink = f"{SINK} * {_LOG2_E}"
-        most = f"max(m * scale, {sink})"
-        shrunk = f"exp2(m * scale - {most})"
+        most = f"max(base, {sink})"
+        shrunk = f"exp2(base - {most})"
         found["l"] = f"l * {shrunk} + exp2({sink} - {most})"
         factor = f"{shrunk} * rcp(l)"
     found["sAlpha"] = f"where(l > 0, {factor}, 0)"

@@ -45,6 +45,8 @@ class Reduce(OperationBase):
             draft.formula(self.carry, (*path, "carry"), output="carry", before=True)
         for name, text in self.then.items():
             draft.output(name, text, (*path, "then", name))
+        if self.then:  # which call the result by its name
+            draft.write(self.to, self.to, (*path, "to"))
 
     def attributes(self) -> dict[str, Any]:
         return {"reduction": self.op}

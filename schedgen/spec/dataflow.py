@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
+from schedgen.expressions import references
 from schedgen.kernel import Operation, Phase, Read, Region, Ring
 from schedgen.spec.layout import Layout
 from schedgen.spec.values import Location, Scope
@@ -137,9 +138,12 @@ def _mistake_outside(
 def _check_unused(scope: Scope, flow: Dataflow) -> None:
     """A buffer that nothing writes or nothing reads is a mistake.
 
-    An operation that uses one region of a buffer has instances for all of them.
+    An operation that uses one region of a buffer has instances for all of them. What a formula
+    takes from one before it in the same operation is no read that waits for anything.
     """
     read = {flow.region_of[read.piece].base for o in flow.operations for read in o.reads}
+    formulas = (formula for o in flow.operations for _, formula in o.formulas)
+    read |= {name.name for formula in formulas for name in references(formula)}
     written = {flow.region_of[piece].base for o in flow.operations for piece in o.writes}
     for name in flow.layout.present:
         verb = "writes" if name not in written else "reads" if name not in read else None

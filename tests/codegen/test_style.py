@@ -162,8 +162,12 @@ def test_first_level(tmp_path: Path) -> None:
 
 @pytest.mark.medium
 def test_threes(tmp_path: Path) -> None:
-    """Maxima of three numbers at a time, two at a time where one is negative; not on Blackwell."""
+    """Maxima of three numbers at a time, two at a time where one is negative; not on Blackwell, and
+    not where more is found from them each time.
+    """
     proven, kernel = solved("attention_fwd", "h200", head_dim="64", head_dim_v="64")
+    assert emit(proven, kernel, style=Style(threes=True)) == emit(proven, kernel)
+    proven, kernel = solved("attention_parts", "h200")
     text = emit(proven, kernel, style=Style(threes=True))
     found = text.partition("def MAX(")[2].partition("\n\n\n")[0]
     negative = "if cute.arch.vote_any_sync((mx[0] < 0.0) | (mx[1] < 0.0)):"
@@ -185,11 +189,11 @@ def test_seldom(tmp_path: Path) -> None:
     proven, kernel = solved("attention_fwd", "h200", head_dim="64", head_dim_v="64")
     plain, text = emit(proven, kernel), emit(proven, kernel, style=Style(seldom=True))
     asked, computed, otherwise = (
-        r"if any_of_warp\(\(not \(\(\(m\[0\] - mx\[0\]\) \* scale\) >= \(-8\.0\)\)\)",
+        r"if any_of_warp\(\(not \(mx\[0\] <= most\[0\]\)\) \| \(not \(mx\[1\] <= most\[1\]\)\)\)",
         r"cute\.math\.exp2",
         r"else:\n +for v in cutlass\.range_constexpr\(2\):\n +alpha\[v\] = 1\.0\n\n",
     )
-    before, _, after = text.partition("def STAT(")
+    before, _, after = text.partition("def MAX(")
     assert re.search(f"{asked}.*{computed}.*{otherwise}", after.partition("@cute")[0], re.DOTALL)
     assert "any_of_warp(" not in before.partition("def any_of_warp(")[2]
     assert "any_of_warp" not in plain
@@ -199,6 +203,28 @@ def test_seldom(tmp_path: Path) -> None:
     for spec, target in (("gemm_rms", "h200"), ("attention_fwd", "b200")):
         proven, kernel = solved(spec, target)
         assert emit(proven, kernel, style=Style(seldom=True)) == emit(proven, kernel)
+
+
+@pytest.mark.medium
+def test_threes_and_seldom_ask_once() -> None:
+    """Whether a maximum is negative, and found again, and whether it is a new one."""
+    proven, kernel = solved("attention_fwd", "h200", head_dim="64", head_dim_v="64")
+    text = emit(proven, kernel, style=Style(threes=True, seldom=True))
+    found = text.partition("def MAX(")[2].partition("\n@cute")[0]
+    asked = "if any_of_warp((mx[0] < 0.0) | (mx[1] < 0.0) | (not (mx[0] <= most[0])) | "
+    steps = re.findall(r"row_max\w*|if .*:|else:|vote\w+", found)
+    assert steps[:3] == ["row_max_of_threes", f"{asked}(not (mx[1] <= most[1]))):", "row_max"]
+    assert steps[-1] == "else:"
+    assert not any(step.startswith("vote") for step in steps)
+
+
+@pytest.mark.medium
+def test_seldom_of_a_map() -> None:
+    proven, kernel = solved("attention_parts", "h200")
+    text = emit(proven, kernel, style=Style(seldom=True))
+    found = text.partition("def STAT(")[2].partition("\n@cute")[0]
+    assert found.count("if any_of_warp((not (((m[0] - mx[0]) * scale) >= (-8.0))) | (not ") == 1
+    assert "any_of_warp" not in emit(proven, kernel)
 
 
 @pytest.mark.medium
