@@ -61,12 +61,35 @@ def main() -> int:
         if options.save:
             (RESULTS / "gated.json").write_text(lines(environment(), rows), encoding="utf-8")
         torch.cuda.empty_cache()
-    for name in ("eager us", "us", "graph us"):
-        shares = [row[f"{name}, of best peer"] for row in rows if row.get(f"{name}, of best peer")]
-        if shares:
-            mean = math.exp(sum(map(math.log, shares)) / len(shares))
-            print(f"{name}: {mean:.3f} of the best peer, in geometric mean of {len(shares)} cases")
+    for line in means(rows):
+        print(line)
     return int(any("failed" in row for row in rows))
+
+
+def means(rows: list[Row]) -> Iterator[str]:
+    """Geometric means of our speed over that of each peer, and of the best one of each case."""
+    ours = {_case(row): row for row in rows if row.get("provider") == timing.OURS}
+    peers = dict.fromkeys(str(row["provider"]) for row in rows if "provider" in row)
+    for name in ("eager us", "us", "graph us"):
+        found = {
+            peer: [
+                row[name] / ours[_case(row)][name]
+                for row in rows
+                if row.get("provider") == peer and name in row and name in ours.get(_case(row), {})
+            ]
+            for peer in peers
+            if peer != timing.OURS
+        }
+        best = f"{name}, of best peer"
+        found["the best peer"] = [row[best] for row in ours.values() if best in row]
+        for peer, shares in found.items():
+            if shares:
+                mean = math.exp(sum(map(math.log, shares)) / len(shares))
+                yield f"{name}: {mean:.3f} of {peer}, in geometric mean of {len(shares)} cases"
+
+
+def _case(row: Row) -> tuple[Any, ...]:
+    return tuple(row[key] for key in ("kind", "tokens", "inner"))
 
 
 def cases(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
@@ -152,23 +153,50 @@ def _times(
     return [str(mine), *(f"{rows[p][key] / mine:.2f}" if p in rows else "" for p in peers)]
 
 
-def gated() -> str:
-    """A line for each product with more in its epilogue, beside torch.compile."""
+_PEERS = ("torch.compile", "quack")
+
+
+def _gated() -> tuple[Mapping[tuple[str, ...], Mapping[str, Mapping[str, Any]]], Any]:
+    """Problem -> provider -> row, and where that was."""
     found = json.loads((RESULTS / "gated.json").read_text("utf-8"))
     problems: dict[tuple[str, ...], dict[str, Mapping[str, Any]]] = {}
     for row in found["rows"]:
         problem = tuple(str(row[key]) for key in ("kind", "tokens", "hidden", "inner"))
         problems.setdefault(problem, {})[row["provider"]] = row
-    lines = [["", "tokens", "hidden", "inner", "us in a graph", "of torch.compile", "eager us"]]
-    lines[0] += ["of torch.compile", "TFLOP/s", "error", "torch.compile's"]
+    return problems, found["environment"]
+
+
+def gated() -> str:
+    """A line for each product with more in its epilogue, beside torch.compile and quack."""
+    problems, where = _gated()
+    of_peers = [f"of {peer}" for peer in _PEERS]
+    lines = [["", "tokens", "hidden", "inner", "us in a graph", *of_peers, "eager us", *of_peers]]
+    lines[0] += ["TFLOP/s", "error", *(f"{peer}'s" for peer in _PEERS)]
     lines.append(["---"] * len(lines[0]))
     for problem, rows in problems.items():
-        ours, theirs = rows[_OURS], rows["torch.compile"]
-        cells = list(problem)
-        for key in ("graph us", "eager us"):
-            cells += [str(ours[key]), f"{theirs[key] / ours[key]:.2f}"]
-        lines.append([*cells, str(ours["TFLOP/s"]), ours["error"], theirs["error"]])
-    return _table(lines, found["environment"], "gated")
+        cells = [*problem, *_times("graph us", rows, _OURS, _PEERS)]
+        cells += _times("eager us", rows, _OURS, _PEERS)
+        errors = [str(rows[one]["error"]) for one in (_OURS, *_PEERS)]
+        lines.append([*cells, str(rows[_OURS]["TFLOP/s"]), *errors])
+    return _table(lines, where, "gated")
+
+
+def gated_means() -> str:
+    """Geometric means of our speed over that of each peer, for each kind and all of them."""
+    problems, where = _gated()
+    ways = {"graph us": "in a graph", "us": "queued", "eager us": "eagerly"}
+    lines = [["", "cases", *(f"{way}: of {p}" for way in ways.values() for p in _PEERS)]]
+    lines.append(["---"] * len(lines[0]))
+    kinds = dict.fromkeys(problem[0] for problem in problems)
+    for name, some in [*((kind, {kind}) for kind in kinds), ("all", set(kinds))]:
+        of = [rows for problem, rows in problems.items() if problem[0] in some]
+        means = [
+            geometric_mean([rows[peer][way] / rows[_OURS][way] for rows in of])
+            for way in ways
+            for peer in _PEERS
+        ]
+        lines.append([name, str(len(of)), *(f"{mean:.3f}" for mean in means)])
+    return _table(lines, where, "gated")
 
 
 def kvcache_cases() -> str:

@@ -345,6 +345,7 @@ PARTS: dict[str, Callable[[], str]] = {
         ),
     ),
     "gated": attention_tables.gated,
+    "gated-means": attention_tables.gated_means,
     "claims": lambda: gpu_table(
         "claims",
         ("spec", "shape", "claim", "eager_ms", "graph_ms", "eager_of_fixed", "graph_of_fixed"),

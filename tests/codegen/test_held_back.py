@@ -13,6 +13,8 @@ from schedgen.codegen.cubin import _section  # pyright: ignore[reportPrivateUsag
 from schedgen.kernels.library import named
 
 ATTENTION = "attention_fwd_sm_90a_head_dim{}_bf16{}.py"
+HELD = pytest.mark.parametrize(("head_dim", "causal"), [(160, ""), (192, ""), (192, "_causal")])
+"""Others are faster without (`--style loose`)."""
 _PRODUCT, _WAIT, _EXPONENTIAL = 0x9F0, 0x9C5, 0x308
 
 
@@ -28,8 +30,7 @@ def order(cubin: Path) -> str:
     return "".join(found)
 
 
-@pytest.mark.parametrize("head_dim", [64, 128])
-@pytest.mark.parametrize("causal", ["", "_causal"])
+@HELD
 def test_text(head_dim: int, causal: str) -> None:
     """The sum is what a softmax computes last before it needs the product that is in flight."""
     text = named(ATTENTION.format(head_dim, causal)).read_text("utf-8")
@@ -40,22 +41,24 @@ def test_text(head_dim: int, causal: str) -> None:
 
 
 def test_nothing_to_overlap() -> None:
-    """Where nothing but products comes before a wait, it is where it is."""
+    """Where nothing but products comes before a wait, or it is left to the assembler, it is where it
+    is.
+    """
+    assert "hold_back" not in named(ATTENTION.format(128, "")).read_text("utf-8")
     assert "hold_back" not in named("gemm_sm_90a_bf16.py").read_text("utf-8")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("head_dim", [64, 128])
-@pytest.mark.parametrize("causal", ["", "_causal"])
+@HELD
 def test_machine_code(head_dim: int, causal: str, tmp_path: Path) -> None:
     """All exponentials of an iteration stand between the wait for scores and the one for P V; the
     assembler had both waits before them.
     """
     path = named(ATTENTION.format(head_dim, causal))
-    assert re.search("p+we{60,}wp*", order(compile_file(path, tmp_path, sms=132).cubin))
+    assert re.search("p+we{50,}wp*", order(compile_file(path, tmp_path, sms=132).cubin))
     text = re.sub(r"\n +hold_back\(.*\)", "", path.read_text("utf-8"))
     moved = tmp_path / "without" / path.name
     moved.parent.mkdir()
     moved.write_text(text, encoding="utf-8")
     without = order(compile_file(moved, moved.parent, sms=132).cubin)
-    assert not re.search("p+we{60,}w", without)
+    assert not re.search("p+we{50,}w", without)

@@ -42,7 +42,7 @@ def test_text_keeps_its_width_and_its_scale() -> None:
     assert max(map(len, text.splitlines())) <= 120
     periods = [line for line in text.splitlines() if line.startswith("steady state")]
     ratio = (len(periods[1]) - 14) / (len(periods[0]) - 14)
-    assert abs(ratio - 2048 / 2095) < 0.05
+    assert abs(ratio - 2048 / 2064) < 0.05
 
 
 def test_page_has_both_timelines_and_needs_nothing_else() -> None:

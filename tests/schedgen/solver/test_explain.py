@@ -63,9 +63,9 @@ def test_busy_units() -> None:
 
 def test_a_busy_role() -> None:
     problem = shipped("attention_fwd", "b200", exp2_polynomial="0")
-    first, *_ = explain_bound(problem, 2317)
+    first, *_ = explain_bound(problem, 2254)
     assert first.startswith(
-        "II cannot go below 2317: the role that issues LDS[0] is busy 2317 cycles"
+        "II cannot go below 2254: the role that issues LDS[0] is busy 2254 cycles"
     )
     assert "EXP[0,0] 864" in first
 

@@ -273,14 +273,14 @@ def test_looks_that_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = module._feasible
 
     def blind(problem: Problem, ii: int, clock: Any, efforts: Any, *_: Any) -> Any:
-        if efforts is module.LOOK and ii < 2100:
+        if efforts is module.LOOK and ii < 2070:
             return "unknown", None
         return plain(problem, ii, clock, efforts)
 
     monkeypatch.setattr(module, "_feasible", blind)
     result = smallest(problem)
     assert result is not None
-    assert (result.ii, result.lower_bound, result.proven) == (2095, 2095, True)
+    assert (result.ii, result.lower_bound, result.proven) == (2064, 2064, True)
 
 
 @pytest.mark.medium
@@ -298,7 +298,7 @@ def test_what_is_not_proven_is_not_called_proven(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "_feasible", blind)
     result = smallest(problem)
     assert result is not None
-    assert result.ii == 2095
+    assert result.ii == 2064
     assert result.lower_bound == result.bound.cycles < result.ii
     assert not result.proven
 

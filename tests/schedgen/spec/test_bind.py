@@ -110,8 +110,8 @@ def test_equal_parts() -> None:
 def test_regions() -> None:
     region = attention("b200").region
     assert region["S[1]"].space is Space.TMEM
-    assert region["m[0]"].initial == "-inf"
-    assert (region["m[0]"].per_tile, region["alpha[0]"].per_tile) == (True, False)
+    assert region["base[0]"].initial == "-100000000000000000"
+    assert (region["base[0]"].per_tile, region["alpha[0]"].per_tile) == (True, False)
     assert region["sAlpha[0]"].depth == Depth(1, 1)
     assert attention("h200").region["S[1]"].space is Space.REGISTERS
 
