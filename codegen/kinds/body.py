@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -86,7 +86,7 @@ class Body:
         return _mostly(formulas) if self.fragment.seldom else None
 
     @contextmanager
-    def seldom(self, mostly: Mostly, unsure: Sequence[str] = ()) -> Iterator[None]:
+    def seldom(self, mostly: Mostly, unsure: Sequence[str] = ()) -> Generator[None]:
         """For lines that are only executed where a condition does not hold for all rows of a warp,
         or, with ``unsure``, conditions of all rows, where one of these holds; they are for all rows
         then. Otherwise outputs are simple ones.
