@@ -50,7 +50,7 @@ _SHARED: Kernels = {
     "attention_bwd": [{}],
     "attention_fwd": [{"head_dim": "96", "causal": "true"}],
 }
-"""All gradients that were measured beside flash-attn-4 (`benchmarks/backward.py`) were written so."""
+"""Gradients that were measured beside flash-attn-4 (`benchmarks/backward.py`) were written so."""
 _LOOSE: Kernels = {
     "attention_bwd": [{}],
     "attention_fp8": [{}],

@@ -41,7 +41,7 @@ def test_text(head_dim: int, causal: str) -> None:
 
 
 def test_nothing_to_overlap() -> None:
-    """Where nothing but products comes before a wait, or it is left to the assembler, it is where it
+    """Where nothing but products comes before a wait, or the assembler may move it, it is where it
     is.
     """
     assert "hold_back" not in named(ATTENTION.format(128, "")).read_text("utf-8")
