@@ -4,6 +4,7 @@ It writes their locks (``lock/SPEC_ARCH.json``), from which kernels are made whe
 six of them to read. ``--check`` compares instead and exits with 1 if a file differs. Names of
 locks, or beginnings of names, choose some of them. ``--emit`` keeps the decisions of the locks and
 only emits again, for changes of emission: programs that change are proven, nothing is solved.
+``--missing`` solves only kernels that a lock of the same spec and machine model does not have.
 ``--conform`` compiles each kernel and compares its PTX with its program (docs/conform.md); the exit
 status is 1 if one differs. Solving is deterministic, so the same specs, machine models and versions
 of the solvers, the compiler and ruff give the same bytes, with nvdisasm: only with it is a kernel

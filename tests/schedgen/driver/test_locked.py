@@ -12,7 +12,7 @@ import pytest
 from schedgen import json_file
 from schedgen.driver import lock_file
 from schedgen.driver.lock_file import Locked, LockError
-from schedgen.driver.locked import program_of, text_of
+from schedgen.driver.locked import apart, merged, program_of, text_of
 
 NAME = "gemm_sum_sm_90a_bf16.py"
 
@@ -108,3 +108,10 @@ def test_how_it_is_written(tmp_path: Path) -> None:
     assert "style" not in lock_file.text(replace(lock, schedules=(plain,)))
     with pytest.raises(LockError, match="another text than its lock says"):
         text_of(replace(one, kernel=kernel))
+
+
+def test_apart_and_merged() -> None:
+    """Schedules of single kernels come to those of the lock, in its order."""
+    for path in lock_file.locks().values():
+        lock = lock_file.read(path)
+        assert merged(apart(lock).values()) == lock.schedules
